@@ -1,0 +1,20 @@
+//! brimful keeps a training GPU full to the brim: tar shards in, ready-to-train batches out.
+//!
+//! The route of one sample, which is also the order of the modules:
+//! a [`shard`] is an archive, its members make a [`sample`], [`decode`] turns a region of its image into
+//! pixels, [`transform`] decides which region and resamples it, [`batch`] holds many of them in one host
+//! buffer, [`device`] makes the model's input of it, and [`loader`] runs all of that on threads.
+
+pub mod error;
+pub mod shard;
+pub mod sample;
+pub mod decode;
+pub mod encode;
+pub mod transform;
+pub mod batch;
+pub mod device;
+pub mod loader;
+#[cfg(feature = "cli")]
+pub mod cli;
+
+pub use error::{Error, ErrorKind, Result};
