@@ -3,6 +3,12 @@
 //! It has no idea what a member means, groups nothing into samples, and never looks at member data.
 
 pub mod store;
+pub mod identity;
+pub mod filesystem;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "maps a file and guards the map against SIGBUS")]
+pub mod map;
+pub mod read;
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +18,9 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 
-pub use store::{IoMethod, MemoryStore, Store};
+pub use filesystem::{Filesystem, filesystem_of};
+pub use identity::FileIdentity;
+pub use store::{Footprint, IoMethod, MemoryStore, Store};
 
 /// How shards are opened and how far damage in them is tolerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +160,18 @@ impl Shard {
     /// As [`Store::check`], with the shard named.
     pub fn check(&self) -> Result<()> {
         self.0.store.check().map_err(|error| self.named(error))
+    }
+
+    /// Which file this is; see [`Store::identity`].
+    #[must_use]
+    pub fn identity(&self) -> Option<FileIdentity> {
+        self.0.store.identity()
+    }
+
+    /// What the open shard takes from the system; see [`Store::footprint`].
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        self.0.store.footprint()
     }
 
     fn named(&self, error: Error) -> Error {

@@ -3,12 +3,14 @@
 //! It knows nothing of tar; and it is no cache: it keeps no bytes beyond those the caller holds.
 
 use std::fmt::Debug;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
 
+use super::filesystem::filesystem_of;
+use super::identity::FileIdentity;
+use super::read::ReadStore;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How a shard on disk is read.
@@ -53,12 +55,59 @@ pub trait Store: Send + Sync + Debug {
     /// # Errors
     /// [`ErrorKind::ShardChanged`] when size, modification time or inode differ from those at opening.
     fn check(&self) -> Result<()>;
+
+    /// Which file this is; `None` for bytes that no file is behind.
+    fn identity(&self) -> Option<FileIdentity> {
+        None
+    }
+
+    /// What the store takes from the system for as long as it lives.
+    fn footprint(&self) -> Footprint {
+        Footprint::default()
+    }
+}
+
+/// What an open store takes from the system; address space and page cache are free and not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// File descriptors.
+    pub files: usize,
+    /// Anonymous memory in bytes.
+    pub memory_bytes: u64,
 }
 
 /// Opens the file at `path` with the method asked for.
-pub(super) fn open(path: &Path, _method: IoMethod) -> Result<Box<dyn Store>> {
-    let bytes = fs::read(path).map_err(|error| Error::io("cannot open the shard", error))?;
-    Ok(Box::new(MemoryStore::new(bytes.into())))
+///
+/// A map that would be one too many for the guard's table becomes reads; under [`IoMethod::Auto`] any map that the
+/// system refuses does.
+pub(super) fn open(path: &Path, method: IoMethod) -> Result<Box<dyn Store>> {
+    if method == IoMethod::Read || (method == IoMethod::Auto && is_network(path)) {
+        return Ok(Box::new(ReadStore::open(path)?));
+    }
+    map(path, method)
+}
+
+#[cfg(target_os = "linux")]
+fn map(path: &Path, method: IoMethod) -> Result<Box<dyn Store>> {
+    match super::map::MapStore::open(path) {
+        Ok(store) => Ok(Box::new(store)),
+        Err(error) if error.kind() == ErrorKind::Limit || method == IoMethod::Auto => {
+            tracing::debug!(%error, path = %path.display(), "reading instead of mapping");
+            Ok(Box::new(ReadStore::open(path)?))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map(_path: &Path, _method: IoMethod) -> Result<Box<dyn Store>> {
+    // A file that shrinks would end the process: the guard that prevents it is made for Linux.
+    Err(Error::new(ErrorKind::Unsupported, "shards are mapped on Linux only").with_hint("use io = read"))
+}
+
+/// Whether `path` should be read rather than mapped; opening it will tell what is wrong with a path that cannot be asked.
+fn is_network(path: &Path) -> bool {
+    filesystem_of(path).is_ok_and(|filesystem| filesystem.is_network)
 }
 
 /// A store over bytes that are in memory already: inflated shards, tests.
@@ -100,6 +149,10 @@ impl Store for MemoryStore {
 
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint { files: 0, memory_bytes: self.len() }
     }
 }
 
