@@ -1,0 +1,358 @@
+//! Resampling decoded pixels into the output, one pass a stage, straight into the caller's slice.
+//!
+//! What to resample is a [`Geometry`]'s decision; the filters' arithmetic is fast_image_resize's, which follows
+//! PIL's rule: the filter widens by the factor of the shrinking, its weights add up to 1, rounding to `u8`
+//! happens after each axis.
+
+use fast_image_resize as fir;
+use fast_image_resize::images::{CroppedImage, CroppedImageMut, Image, ImageRef};
+
+use super::arguments::{ResizeSize, Size};
+use super::geometry::{Filter, Geometry, Stage};
+use crate::decode::{Pixels, Region};
+use crate::{Error, ErrorKind, Result};
+
+/// Resamples pictures; keeps its buffers from one to the next, so each thread has its own.
+///
+/// Once the buffers have grown to the largest picture, the only memory still asked for is the tables of
+/// filter weights, some tens of kilobytes a resize. A copy asks for none.
+#[derive(Debug, Default)]
+pub struct Resampler {
+    resizer: fir::Resizer,
+    /// Outputs of all stages but the last: the one being read and the one being written.
+    pictures: [Vec<u8>; 2],
+    /// Input rows side by side, for strides that are no whole number of pixels.
+    packed: Vec<u8>,
+    /// Input column of each output column, for the nearest filter.
+    columns: Vec<u32>,
+}
+
+impl Resampler {
+    /// A resampler without buffers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes what `geometry` makes of `pixels` to `out`: `[height, width, channels]`, `u8`, row-major,
+    /// contiguous, (height, width) being the geometry's output size.
+    ///
+    /// The result depends on the pixels in `geometry.source` alone, whatever else `pixels` holds.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidOption`] if `pixels` does not hold the geometry's source, has another number of
+    /// channels than 1 or 3, or if `out` has another length; also for a fill in colour around grey pixels.
+    pub fn apply(&mut self, pixels: &Pixels<'_>, geometry: &Geometry, out: &mut [u8]) -> Result<()> {
+        check(pixels, geometry, out)?;
+        let channels = usize::from(pixels.channels);
+        let Self { resizer, pictures: [read, written], packed, columns } = self;
+        let (mut read, mut written) = (read, written);
+        let mut size = None;
+        for stage in geometry.earlier() {
+            let input = match size {
+                None => Input::decoded(pixels, geometry.source, packed)?,
+                Some(size) => Input::whole(read, size, channels),
+            };
+            let (height, width) = stage.output_size();
+            let len = height as usize * width as usize * channels;
+            if written.len() < len {
+                written.resize(len, 0);
+            }
+            input.run(stage, resizer, columns, &mut written[..len])?;
+            std::mem::swap(&mut read, &mut written);
+            size = Some(Size { height, width });
+        }
+        let input = match size {
+            None => Input::decoded(pixels, geometry.source, packed)?,
+            Some(size) => Input::whole(read, size, channels),
+        };
+        input.run(geometry.last(), resizer, columns, out)
+    }
+}
+
+/// Whether `out` is as long as the output, and the fill can be painted with the channels that there are.
+fn check(pixels: &Pixels<'_>, geometry: &Geometry, out: &[u8]) -> Result<()> {
+    let invalid = |message| Err(Error::new(ErrorKind::InvalidOption, message));
+    let (height, width) = geometry.output_size();
+    let expected = u64::from(height) * u64::from(width) * u64::from(pixels.channels);
+    if !matches!(pixels.channels, 1 | 3) {
+        return invalid(format!("pixels of {} channels are not resampled, only of 1 or 3", pixels.channels));
+    }
+    if out.len() as u64 != expected {
+        return invalid(format!("the output of {width}x{height} has {expected} bytes, not {}", out.len()));
+    }
+    let grey = |[red, green, blue]: [u8; 3]| red == green && green == blue;
+    if pixels.channels == 1 && geometry.stages().any(|stage| stage.is_padded() && !grey(stage.fill())) {
+        return invalid("a fill of three numbers cannot surround a grey image".into());
+    }
+    Ok(())
+}
+
+/// What a stage reads: `window` of a picture whose rows are `row_pixels` pixels apart.
+struct Input<'a> {
+    data: &'a [u8],
+    channels: usize,
+    row_pixels: u32,
+    rows: u32,
+    window: Region,
+}
+
+impl<'a> Input<'a> {
+    /// The `source` of decoded pixels; packs them where their rows do not begin at whole pixels.
+    fn decoded(pixels: &Pixels<'a>, source: Region, packed: &'a mut Vec<u8>) -> Result<Self> {
+        let view = pixels.view(source)?;
+        let channels = usize::from(pixels.channels);
+        let row_pixels = (pixels.stride / channels) as u32;
+        if pixels.stride.is_multiple_of(channels) && pixels.data.len() >= pixels.stride * pixels.height as usize {
+            let window = Region { x: source.x - pixels.region.x, y: source.y - pixels.region.y, ..source };
+            return Ok(Self { data: pixels.data, channels, row_pixels, rows: pixels.height, window });
+        }
+        packed.clear();
+        view.rows().for_each(|row| packed.extend_from_slice(row));
+        let Region { width, height, .. } = source;
+        Ok(Self::whole(packed, Size { height, width }, channels))
+    }
+
+    /// All of a contiguous picture.
+    fn whole(data: &'a [u8], Size { height, width }: Size, channels: usize) -> Self {
+        Self { data, channels, row_pixels: width, rows: height, window: Region::full(width, height) }
+    }
+
+    /// Does `stage` to it.
+    fn run(&self, stage: &Stage, resizer: &mut fir::Resizer, columns: &mut Vec<u32>, out: &mut [u8]) -> Result<()> {
+        let content = stage.content();
+        let mut output = Output { row_bytes: stage.output_size().1 as usize * self.channels, data: out, content };
+        if stage.is_padded() {
+            output.fill(stage.fill(), self.channels);
+        }
+        if content.width == 0 || content.height == 0 {
+            return Ok(());
+        }
+        match (self.channels, stage.filter()) {
+            (1, _) if stage.is_copy() => self.copy::<1>(stage, &mut output),
+            (_, _) if stage.is_copy() => self.copy::<3>(stage, &mut output),
+            (1, Filter::Nearest) => self.pick::<1>(stage, columns, &mut output),
+            (_, Filter::Nearest) => self.pick::<3>(stage, columns, &mut output),
+            (1, filter) => self.convolve::<1>(stage, filter, resizer, &mut output)?,
+            (_, filter) => self.convolve::<3>(stage, filter, resizer, &mut output)?,
+        }
+        Ok(())
+    }
+
+    /// Copies the content, mirrored as the stage says.
+    fn copy<const N: usize>(&self, stage: &Stage, output: &mut Output<'_>) {
+        let (mirror_x, mirror_y) = stage.flips();
+        let [left, top, ..] = stage.source_box().map(|offset| offset as u32);
+        let Region { width, height, .. } = output.content;
+        for (number, to) in output.rows::<N>().enumerate() {
+            let number = number as u32;
+            let from = self.row::<N>(top + if mirror_y { height - 1 - number } else { number });
+            let from = &from[left as usize..][..width as usize];
+            if mirror_x {
+                to.iter_mut().zip(from.iter().rev()).for_each(|(to, from)| *to = *from);
+            } else {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// Copies the nearest pixels, mirrored as the stage says.
+    fn pick<const N: usize>(&self, stage: &Stage, columns: &mut Vec<u32>, output: &mut Output<'_>) {
+        let (mirror_x, mirror_y) = stage.flips();
+        columns.clear();
+        columns.extend(stage.x.nearest());
+        if mirror_x {
+            columns.reverse();
+        }
+        let gather = |to: &mut [[u8; N]], row: u32| {
+            let from = self.row::<N>(row);
+            to.iter_mut().zip(&*columns).for_each(|(to, &column)| *to = from[column as usize]);
+        };
+        if mirror_y {
+            // The input's rows come from top to bottom: the output's are written from bottom to top.
+            output.rows::<N>().rev().zip(stage.y.nearest()).for_each(|(to, row)| gather(to, row));
+        } else {
+            output.rows::<N>().zip(stage.y.nearest()).for_each(|(to, row)| gather(to, row));
+        }
+    }
+
+    /// Resamples with a filter, then mirrors in place while the output is still in cache.
+    fn convolve<const N: usize>(
+        &self,
+        stage: &Stage,
+        filter: Filter,
+        resizer: &mut fir::Resizer,
+        output: &mut Output<'_>,
+    ) -> Result<()> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::InvalidOption, format!("the resize of {} was refused: {error}", self.window))
+        };
+        let algorithm = match filter {
+            Filter::Bilinear { antialias: false } => fir::ResizeAlg::Interpolation(fir::FilterType::Bilinear),
+            Filter::Bicubic => fir::ResizeAlg::Convolution(fir::FilterType::CatmullRom),
+            _ => fir::ResizeAlg::Convolution(fir::FilterType::Bilinear),
+        };
+        let pixel_type = if N == 1 { fir::PixelType::U8 } else { fir::PixelType::U8x3 };
+        let Region { x, y, width, height } = self.window;
+        let [left, top, box_width, box_height] = stage.source_box();
+        let (left, box_width) = fit(left, box_width, width);
+        let (top, box_height) = fit(top, box_height, height);
+        let options =
+            fir::ResizeOptions::new().resize_alg(algorithm).use_alpha(false).crop(left, top, box_width, box_height);
+
+        let picture =
+            ImageRef::new(self.row_pixels, self.rows, self.data, pixel_type).map_err(|error| failed(&error))?;
+        let window = CroppedImage::new(&picture, x, y, width, height).map_err(|error| failed(&error))?;
+        let Region { x, y, width, height } = output.content;
+        let out_width = (output.row_bytes / N) as u32;
+        let out_height = (output.data.len() / output.row_bytes) as u32;
+        let mut canvas =
+            Image::from_slice_u8(out_width, out_height, output.data, pixel_type).map_err(|error| failed(&error))?;
+        let mut content = CroppedImageMut::new(&mut canvas, x, y, width, height).map_err(|error| failed(&error))?;
+        resizer.resize(&window, &mut content, &options).map_err(|error| failed(&error))?;
+
+        let (mirror_x, mirror_y) = stage.flips();
+        if mirror_x {
+            output.rows::<N>().for_each(<[[u8; N]]>::reverse);
+        }
+        if mirror_y {
+            output.mirror_y::<N>();
+        }
+        Ok(())
+    }
+
+    /// Row `y` of the window.
+    fn row<const N: usize>(&self, y: u32) -> &'a [[u8; N]] {
+        let start = (self.window.y + y) as usize * self.row_pixels as usize + self.window.x as usize;
+        &self.data.as_chunks::<N>().0[start..][..self.window.width as usize]
+    }
+}
+
+/// A box of which rounding must not put an edge outside the `limit` inputs that there are.
+fn fit(start: f64, len: f64, limit: u32) -> (f64, f64) {
+    let limit = f64::from(limit);
+    let start = start.max(0.0);
+    let mut len = len;
+    while start + len > limit && len > 0.0 {
+        len = (limit - start).min(len.next_down());
+    }
+    (start, len)
+}
+
+/// Where a stage writes: a contiguous picture of rows of `row_bytes`, of which `content` comes from the input.
+struct Output<'a> {
+    data: &'a mut [u8],
+    row_bytes: usize,
+    content: Region,
+}
+
+impl Output<'_> {
+    /// The content's rows.
+    fn rows<const N: usize>(&mut self) -> impl DoubleEndedIterator<Item = &mut [[u8; N]]> {
+        let Region { x, y, width, height } = self.content;
+        let rows = self.data.chunks_exact_mut(self.row_bytes).skip(y as usize).take(height as usize);
+        rows.map(move |row| &mut row.as_chunks_mut::<N>().0[x as usize..][..width as usize])
+    }
+
+    /// Swaps top and bottom of the content.
+    fn mirror_y<const N: usize>(&mut self) {
+        let mut rows = self.rows::<N>();
+        while let (Some(upper), Some(lower)) = (rows.next(), rows.next_back()) {
+            upper.swap_with_slice(lower);
+        }
+    }
+
+    /// Paints everything but the content.
+    fn fill(&mut self, fill: [u8; 3], channels: usize) {
+        let Region { x, y, width, height } = self.content;
+        let (left, right) = (x as usize * channels, (x + width) as usize * channels);
+        let (top, bottom) = (y as usize, (y + height) as usize);
+        for (number, row) in self.data.chunks_exact_mut(self.row_bytes).enumerate() {
+            if (top..bottom).contains(&number) {
+                paint(&mut row[..left], fill, channels);
+                paint(&mut row[right..], fill, channels);
+            } else {
+                paint(row, fill, channels);
+            }
+        }
+    }
+}
+
+fn paint(pixels: &mut [u8], fill: [u8; 3], channels: usize) {
+    match channels {
+        3 => pixels.as_chunks_mut::<3>().0.fill(fill),
+        _ => pixels.fill(fill[0]),
+    }
+}
+
+/// The size that `Resize` gives an image, by torchvision's rule: the side that follows is cut, not rounded.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidOption`] if a side becomes 0, [`ErrorKind::Limit`] if one cannot be counted.
+pub(super) fn resized(width: u32, height: u32, size: ResizeSize, max_size: Option<u32>) -> Result<Size> {
+    let (short, long) = (width.min(height), width.max(height));
+    let scaled = |side: u32, by: u32, over: u32| -> Result<u32> {
+        let exact = (u64::from(side) * u64::from(by)) as f64 / f64::from(over);
+        if exact > f64::from(u32::MAX) {
+            let message = format!("an image of {width}x{height} is resized to {exact} pixels on a side");
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        Ok(exact as u32)
+    };
+    let (new_short, new_long) = match (size, max_size) {
+        (ResizeSize::Exact(size), _) => return Ok(size),
+        (ResizeSize::Longer, max_size) => {
+            let max_size = max_size.unwrap_or(long);
+            (scaled(max_size, short, long)?, max_size)
+        }
+        (ResizeSize::Shorter(side), max_size) => {
+            let new_long = scaled(side, long, short)?;
+            match max_size {
+                Some(max_size) if new_long > max_size => (scaled(max_size, side, new_long)?, max_size),
+                _ => (side, new_long),
+            }
+        }
+    };
+    if new_short == 0 {
+        let message = format!("an image of {width}x{height} is so narrow that its resize has no pixels");
+        return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("resize to [height, width]"));
+    }
+    let (width, height) = if width <= height { (new_short, new_long) } else { (new_long, new_short) };
+    Ok(Size { height, width })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_side_is_cut_as_in_torchvision() {
+        let check = |(width, height): (u32, u32), size, max_size, (w, h): (u32, u32)| {
+            let resized = resized(width, height, size, max_size).unwrap();
+            assert_eq!((resized.width, resized.height), (w, h), "{width}x{height} {size:?} {max_size:?}");
+        };
+        check((500, 375), ResizeSize::Shorter(256), None, (341, 256));
+        check((375, 500), ResizeSize::Shorter(256), None, (256, 341));
+        check((500, 333), ResizeSize::Shorter(256), None, (384, 256));
+        check((500, 333), ResizeSize::Shorter(256), Some(300), (300, 200));
+        check((500, 333), ResizeSize::Longer, Some(100), (100, 66));
+        check((7, 7), ResizeSize::Exact((3, 9).into()), None, (9, 3));
+        check((1, 100), ResizeSize::Shorter(2), None, (2, 200));
+    }
+
+    #[test]
+    fn sizes_out_of_reach_are_errors() {
+        let kind = |width, height, size, max_size| resized(width, height, size, max_size).unwrap_err().kind();
+        assert_eq!(kind(1, 3000, ResizeSize::Longer, Some(10)), ErrorKind::InvalidOption);
+        assert_eq!(kind(1, u32::MAX, ResizeSize::Shorter(2), None), ErrorKind::Limit);
+    }
+
+    #[test]
+    fn a_box_never_ends_outside() {
+        let (start, len) = fit(0.1, 10.0, 10);
+        assert!(start + len <= 10.0 && len > 9.8);
+        assert_eq!(fit(-1e-14, 5.0, 10), (0.0, 5.0));
+    }
+}
