@@ -1,1 +1,14 @@
-//! Placeholder.
+//! Pixels to JPEG, and generated photos to have pixels from.
+//!
+//! It serves `convert`, the demo and the benches; it is not on the route of a training sample and reads no picture.
+
+mod photo;
+mod scene;
+mod noise;
+mod jpeg;
+mod scan;
+mod huffman;
+
+pub use jpeg::{JpegOptions, PixelKind, Subsampling, encode_jpeg};
+pub use photo::{Photo, encode_photo, photo};
+pub use scan::optimise_huffman;
