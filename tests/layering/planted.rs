@@ -42,6 +42,9 @@ fn an_import_against_the_direction_is_seen_however_it_is_written() {
     bad("src/report/mod.rs", "use crate::cli::Table;", "'cli::Table'");
     bad("src/device/cpu.rs", "use crate::decode::ImageDecoder;", "only ImageInfo from 'decode'");
     bad("src/device/mod.rs", "use crate::transform::Resampler;", "from 'transform'");
+    bad("src/device/mod.rs", "use crate::transform; fn f(r: transform::Resampler) {}", "from 'transform'");
+    bad("src/device/mod.rs", "use crate::transform::{self}; fn f(r: transform::Resampler) {}", "from 'transform'");
+    bad("src/decode/mod.rs", "use crate::shard;", "may not import 'shard'");
     bad("src/batch/mod.rs", "use crate::nowhere::Thing;", "'nowhere::Thing'");
     bad("src/cache/mod.rs", "", "'cache' is not in the table");
 }
@@ -52,6 +55,7 @@ fn allowed_imports_are_left_alone() {
     good("src/decode/turbo.rs", "use super::Region; use crate::decode::{ImageInfo, Pixels};");
     good("src/batch/mod.rs", "use crate::{decode::Pixels, sample::Key, transform::Geometry};");
     good("src/device/mod.rs", "use crate::decode::ImageInfo; use crate::transform::{Geometry, ValueOps};");
+    good("src/device/cpu.rs", "use crate::transform::{self, ValueOps}; fn f(d: transform::Dtype) {}");
     good("src/cli/mod.rs", "use crate::loader::Loader; use crate::report::Table; use crate::storage;");
     good("src/decode/mod.rs", "// use crate::shard::Shard;\n/* crate::batch::B /* nested */ crate::loader::L */");
     good("src/decode/mod.rs", "fn f() -> &'static str { \"crate::shard::Shard\" }");

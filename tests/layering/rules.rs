@@ -23,9 +23,10 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("storage", &["shard"]),
 ];
 
-/// Edges that carry these names only: geometry and headers may reach the device, decoders and resamplers may not.
+/// Edges that carry these names only: headers, geometry and the arithmetic of values may reach the device, decoders and
+/// resamplers may not.
 const NARROW: &[(&str, &str, &[&str])] =
-    &[("device", "decode", &["ImageInfo"]), ("device", "transform", &["Geometry", "ValueOps"])];
+    &[("device", "decode", &["ImageInfo"]), ("device", "transform", &["Geometry", "ValueOps", "ValueTable", "Dtype"])];
 
 /// Files in which `unsafe` may stand, or in the folder of the same name.
 const UNSAFE: &[&str] = &[
@@ -126,8 +127,8 @@ fn check_imports(source: &Source, exports: &Exports, broken: &mut Vec<String>) {
     }
 }
 
-/// Every path that leads to the root of the crate, without its beginning: `crate::..`, and `super::..` where it climbs
-/// high enough.
+/// Every path that leads to the root of the crate, without its beginning: `crate::..`, `super::..` where it climbs high
+/// enough, and `module::..` where the module itself was imported.
 fn paths_from_root(source: &Source) -> Vec<(usize, Vec<String>)> {
     let inside = source.path.trim_start_matches("src/").trim_end_matches(".rs");
     let depth = inside.split('/').filter(|part| *part != "mod").count();
@@ -136,7 +137,18 @@ fn paths_from_root(source: &Source) -> Vec<(usize, Vec<String>)> {
         let climbed = path.segments.iter().take_while(|segment| *segment == "super").count();
         (climbed >= depth).then(|| (path.line, path.segments[climbed..].to_vec()))
     });
-    from_crate.chain(from_super).collect()
+    let mut paths = Vec::new();
+    for (line, path) in from_crate.chain(from_super) {
+        match path.as_slice() {
+            [module] | [module, _] if path.len() == 1 || path[1] == "self" => {
+                let uses: Vec<_> =
+                    source.paths_from(module).into_iter().map(|path| (path.line, path.segments)).collect();
+                paths.extend(if uses.is_empty() { vec![(line, path)] } else { uses });
+            }
+            _ => paths.push((line, path)),
+        }
+    }
+    paths
 }
 
 fn check_bans(source: &Source, broken: &mut Vec<String>) {

@@ -1,0 +1,31 @@
+# One line of intent each; the work stands in scripts/. VENV=path uses a Python environment of your own.
+
+VENV ?= .venv
+PYTHON ?= python3
+export VENV PYTHON
+
+.PHONY: demo test test-compat lint bench fuzz
+
+# Make a small data set of generated photos, load it, and print images a second and the bottleneck.
+demo:
+	@scripts/demo.sh $(ARGS)
+
+# Run every test: Rust, documentation, Python.
+test:
+	@scripts/test.sh
+
+# Run the loader tests of webdataset and torch against brimful: WEBDATASET=checkout TORCH=checkout.
+test-compat:
+	@scripts/test-compat.sh
+
+# Check formatting, lints, documentation, licences and the Python sources.
+lint:
+	@scripts/lint.sh
+
+# Measure: each stage alone, then the same job on brimful and its peers. PHOTOS=folder uses photos of your own.
+bench:
+	@scripts/bench.sh
+
+# Fuzz every parser for SECONDS each (60).
+fuzz:
+	@scripts/fuzz.sh

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs the benches of the stages, then compares whole loaders on the same data; results go to target/bench.
+set -euo pipefail
+. "$(dirname "$0")/machine.sh"
+
+fetch_crates
+results=${CARGO_TARGET_DIR:-target}/bench
+mkdir -p "$results"
+cargo bench --locked --no-default-features --features "$FEATURES" --benches
+
+scripts/setup-python.sh test
+venv=$(cd "${VENV:-.venv}" && pwd)
+case $FEATURES in *turbo*) native=(--features turbo) ;; *) native=() ;; esac
+VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --release --locked --quiet --skip-install "${native[@]+"${native[@]}"}"
+if [ ! -d "$results/data" ]; then
+    photos=${PHOTOS:-}
+    if [ -z "$photos" ]; then
+        cargo build --release --locked --quiet --no-default-features --features "$FEATURES" --bin brimful
+        photos=$results/photos
+        "${CARGO_TARGET_DIR:-target}/release/brimful" demo --keep "$photos" >/dev/null
+    fi
+    "$venv/bin/python" benches/compare/make_data.py "$photos" "$results/data"
+fi
+PYTHONPATH=bindings/python exec "$venv/bin/python" benches/compare/compare.py "$results/data" --out "$results/compare.json"

@@ -1,0 +1,40 @@
+# Sourced by the other scripts: goes to the root of the repository, checks what the build needs, and picks the features
+# that this machine can build. It installs nothing.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "error: $1"
+    [ -z "${2:-}" ] || say "hint: $2"
+    exit 2
+}
+
+command -v cargo >/dev/null || fail "cargo is missing" "install Rust 1.89 or newer: https://rustup.rs"
+command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null ||
+    fail "a C compiler is missing" "apt install build-essential"
+
+# Prints the tools that building libjpeg-turbo needs and this machine lacks, each behind a space.
+missing_for_turbo() {
+    local tool missing=
+    for tool in cmake nasm; do
+        command -v "$tool" >/dev/null || missing="$missing $tool"
+    done
+    printf '%s' "$missing"
+}
+
+FEATURES=cli
+if [ -z "$(missing_for_turbo)" ]; then
+    FEATURES=cli,turbo
+else
+    say "without libjpeg-turbo:$(missing_for_turbo) not found; JPEG decoding is slower." \
+        "To build it in: apt install$(missing_for_turbo)"
+fi
+
+# Downloads the crates once, and says beforehand how much that is.
+fetch_crates() {
+    cargo fetch --locked --offline --quiet >/dev/null 2>&1 && return
+    say "downloading about 30 MB of crates from crates.io"
+    cargo fetch --locked --quiet
+}

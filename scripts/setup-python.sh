@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | test.
+# What is there already, or in the system's Python, is used; only the rest is downloaded.
+set -euo pipefail
+. "$(dirname "$0")/machine.sh"
+
+purpose=${1:?lint or test}
+python=${PYTHON:-python3}
+venv=${VENV:-.venv}
+
+# Prints those of the named modules that the environment cannot import.
+missing_modules() {
+    "$venv/bin/python" - "$@" <<'PYTHON'
+import importlib.util, sys
+print(*(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
+PYTHON
+}
+
+make_venv() {
+    command -v "$python" >/dev/null || fail "$python is missing" "apt install python3 python3-venv"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+        fail "$("$python" --version) is too old: 3.10 or newer is needed" "make PYTHON=python3.12 ..."
+    "$python" -c 'import venv, ensurepip' 2>/dev/null ||
+        fail "Python's venv module is missing" "apt install python3-venv"
+    local packages=
+    # Gigabytes are saved where the system's Python has torch already.
+    "$python" -c 'import torch' 2>/dev/null && packages=--system-site-packages
+    say "making $venv with $("$python" --version)"
+    "$python" -m venv $packages "$venv"
+}
+
+install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" ||
+        fail "pip could not install: $*" "is the package index reachable?"
+}
+
+[ -x "$venv/bin/python" ] || make_venv
+
+case $purpose in
+lint)
+    [ -z "$(missing_modules ruff)" ] || { say "downloading ruff: about 11 MB"; install 'ruff==0.17.6'; }
+    ;;
+test)
+    # torchvision comes with the torch it is made for, never beside another one; tests that need it are left out then.
+    if [ -n "$(missing_modules torch)" ]; then
+        say "downloading torch, which brings its CUDA libraries: about 5 GB, once"
+        install torch torchvision
+    fi
+    small=$(missing_modules maturin numpy pytest PIL)
+    if [ -n "$small" ]; then
+        say "downloading $small: about 50 MB"
+        install ${small/PIL/pillow}
+    fi
+    ;;
+*) fail "no such purpose: $purpose" "setup-python.sh lint | test" ;;
+esac
