@@ -9,6 +9,9 @@ pub mod filesystem;
 #[expect(unsafe_code, reason = "maps a file and guards the map against SIGBUS")]
 pub mod map;
 pub mod read;
+pub mod brace;
+pub mod list;
+pub mod set;
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,8 +21,11 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 
+pub use brace::expand_braces;
 pub use filesystem::{Filesystem, filesystem_of};
 pub use identity::FileIdentity;
+pub use list::ShardList;
+pub use set::{SetLimits, ShardSet};
 pub use store::{Footprint, IoMethod, MemoryStore, Store};
 
 /// How shards are opened and how far damage in them is tolerated.
