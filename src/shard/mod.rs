@@ -12,6 +12,11 @@ pub mod read;
 pub mod brace;
 pub mod list;
 pub mod set;
+pub mod tar;
+mod members;
+mod sniff;
+mod compressed;
+mod stream;
 
 use std::ops::Range;
 use std::path::Path;
@@ -26,7 +31,11 @@ pub use filesystem::{Filesystem, filesystem_of};
 pub use identity::FileIdentity;
 pub use list::ShardList;
 pub use set::{SetLimits, ShardSet};
+pub use members::Members;
+pub use sniff::Compression;
 pub use store::{Footprint, IoMethod, MemoryStore, Store};
+pub use stream::ShardStream;
+pub use tar::{Loss, ScanReport};
 
 /// How shards are opened and how far damage in them is tolerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,15 +106,18 @@ struct Inner {
 }
 
 impl Shard {
-    /// Opens the archive at `path`.
+    /// Opens the archive at `path`; one that is compressed, whatever its name, is inflated into memory.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) when there is no such file, [`Io`](crate::ErrorKind::Io) when it cannot
-    /// be read.
+    /// be read; for compressed ones [`Limit`](crate::ErrorKind::Limit) beyond the memory limit,
+    /// [`Truncated`](crate::ErrorKind::Truncated) and [`BadHeader`](crate::ErrorKind::BadHeader) when they are cut or
+    /// damaged. An archive that is none, or damaged, shows when its members are read.
     pub fn open(path: impl AsRef<Path>, options: &ShardOptions) -> Result<Self> {
         let path = path.as_ref();
         let name: Arc<str> = path.to_string_lossy().into();
-        let store = store::open(path, options.io).map_err(|error| error.in_shard(name.clone()))?;
+        let opened = store::open(path, options.io).and_then(|store| inflated(store, options));
+        let store = opened.map_err(|error| error.in_shard(name.clone()))?;
         Ok(Self(Arc::new(Inner { name, store, damage: options.damage })))
     }
 
@@ -113,6 +125,17 @@ impl Shard {
     #[must_use]
     pub fn from_bytes(name: &str, bytes: Bytes) -> Self {
         Self(Arc::new(Inner { name: name.into(), store: Box::new(MemoryStore::new(bytes)), damage: Damage::Strict }))
+    }
+
+    /// As [`from_bytes`](Self::from_bytes) under other rules; compressed bytes are inflated.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) for compressed archives.
+    pub fn from_bytes_with(name: &str, bytes: Bytes, options: &ShardOptions) -> Result<Self> {
+        let name: Arc<str> = name.into();
+        let store =
+            inflated(Box::new(MemoryStore::new(bytes)), options).map_err(|error| error.in_shard(name.clone()))?;
+        Ok(Self(Arc::new(Inner { name, store, damage: options.damage })))
     }
 
     /// The path as the user gave it.
@@ -137,6 +160,12 @@ impl Shard {
     #[must_use]
     pub fn damage(&self) -> Damage {
         self.0.damage
+    }
+
+    /// The members in order, read by their headers alone.
+    #[must_use]
+    pub fn members(&self) -> Members {
+        Members::new(self.clone())
     }
 
     /// The bytes of `range`; see [`Store::read`].
@@ -183,4 +212,12 @@ impl Shard {
     fn named(&self, error: Error) -> Error {
         error.in_shard(self.name().clone())
     }
+}
+
+/// The archive behind `store`, in memory if it is compressed.
+fn inflated(store: Box<dyn Store>, options: &ShardOptions) -> Result<Box<dyn Store>> {
+    let head = store.read(0..store.len().min(compressed::HEAD_BYTES as u64))?;
+    let Some(compression) = Compression::sniff(&head) else { return Ok(store) };
+    let archive = compressed::inflate(&*store, compression, options.memory_limit_bytes)?;
+    Ok(Box::new(MemoryStore::new(archive)))
 }
