@@ -2,10 +2,9 @@
 //!
 //! It holds no pixels but the last image's, and it decides nothing about geometry.
 
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::jpeg::{self, Header};
+use super::jpeg::{self, Header, Repair};
 #[cfg(feature = "turbo")]
 use super::turbo::{Layout, Turbo};
 use super::{
@@ -35,9 +34,9 @@ struct Scratch {
     pixels: Vec<u8>,
     /// What a step reads while it writes `pixels`; the two change places.
     raw: Vec<u8>,
-    /// Parts of a JPEG to leave out, and the JPEG without them.
-    junk: Vec<Range<usize>>,
-    clean: Vec<u8>,
+    /// What must be mended in a JPEG, and the JPEG mended.
+    repairs: Vec<Repair>,
+    repaired: Vec<u8>,
 }
 
 /// An image whose header is read: as stored, and as the caller sees it.
@@ -116,7 +115,7 @@ impl ImageDecoder {
     }
 
     fn open(&mut self, bytes: &[u8]) -> Result<Opened> {
-        self.guarded(|decoder| open(bytes, &decoder.options, &mut decoder.scratch.junk))
+        self.guarded(|decoder| open(bytes, &decoder.options, &mut decoder.scratch.repairs))
     }
 
     fn decode_opened(&mut self, bytes: &[u8], opened: &Opened, region: Region) -> Result<Pixels<'_>> {
@@ -161,12 +160,12 @@ impl ImageDecoder {
     /// Decodes `region` or more of a JPEG into the scratch; what of the image that is, and its channels.
     fn jpeg(&mut self, bytes: &[u8], header: &Header, region: Region) -> Result<(Region, u8)> {
         jpeg::check(header, self.options.truncated)?;
-        let Scratch { pixels, junk, clean, .. } = &mut self.scratch;
-        let bytes = if junk.is_empty() {
+        let Scratch { pixels, raw, repairs, repaired } = &mut self.scratch;
+        let bytes = if repairs.is_empty() {
             bytes
         } else {
-            jpeg::without(bytes, junk, clean);
-            clean.as_slice()
+            jpeg::repaired(bytes, repairs, repaired);
+            repaired.as_slice()
         };
         #[cfg(feature = "turbo")]
         if self.options.backend != Backend::Zune || zune::check(header).is_err() {
@@ -179,7 +178,7 @@ impl ImageDecoder {
             return Ok((window, layout.channels()));
         }
         let _ = region; // zune-jpeg cannot crop
-        zune::decode(bytes, header, &self.options, pixels)?;
+        zune::decode(bytes, header, &self.options, raw, pixels)?;
         Ok((Region::full(header.width, header.height), 3))
     }
 }
@@ -195,11 +194,11 @@ impl Decoder for ImageDecoder {
 }
 
 /// Reads the header and holds it against the limits.
-fn open(bytes: &[u8], options: &DecodeOptions, junk: &mut Vec<Range<usize>>) -> Result<Opened> {
+fn open(bytes: &[u8], options: &DecodeOptions, repairs: &mut Vec<Repair>) -> Result<Opened> {
     let format = ImageFormat::of(bytes)?;
     let (stored, jpeg) = match format {
         ImageFormat::Jpeg => {
-            let header = jpeg::walk(bytes, junk)?;
+            let header = jpeg::walk(bytes, repairs)?;
             let &Header { width, height, components, bits, .. } = &header;
             let exif = header.exif.clone().and_then(|range| bytes.get(range));
             let orientation = exif.map(exif::orientation).unwrap_or_default();
@@ -238,7 +237,7 @@ fn open(bytes: &[u8], options: &DecodeOptions, junk: &mut Vec<Range<usize>>) -> 
 impl Scratch {
     /// Gives back the memory of an unusually large image.
     fn trim(&mut self) {
-        for buffer in [&mut self.pixels, &mut self.raw, &mut self.clean] {
+        for buffer in [&mut self.pixels, &mut self.raw, &mut self.repaired] {
             if buffer.capacity() > SCRATCH_KEPT_BYTES {
                 *buffer = Vec::new();
             }

@@ -10,8 +10,15 @@ use memchr::{memchr, memchr_iter};
 use super::{JpegInfo, JpegProcess, Truncated};
 use crate::{Error, ErrorKind, Result};
 
-/// Most pieces of junk between segments before a file counts as damaged; real files have one or two.
-const JUNK_MAX: usize = 256;
+/// Most repairs before a file counts as damaged; real files need one or two.
+const REPAIRS_MAX: usize = 256;
+
+/// A part of a file that decoders stumble over although no pixel depends on it, and what to read instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repair {
+    place: Range<usize>,
+    with: &'static [u8],
+}
 
 /// What the walk found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,37 +30,50 @@ pub(super) struct Header {
     pub(super) jpeg: JpegInfo,
     /// The TIFF part of the first EXIF segment.
     pub(super) exif: Option<Range<usize>>,
+    /// Whether its scans leave low frequencies unfinished; libjpeg then smooths over block borders far away.
+    pub(super) unfinished: bool,
+    /// Bytes from the end-of-image marker to the end of the file, 0 if there is none.
+    pub(super) tail: usize,
 }
 
 /// Walks all markers up to the end of the image.
 ///
-/// `junk` receives what decoders stumble over although no pixel depends on it: bytes between segments, application
-/// and comment segments with an impossible length, DNL segments, Adobe markers with an unknown transform.
+/// `repairs` receives, in order, what [`repaired`] mends: bytes between segments, application and comment segments with
+/// an impossible length, DNL segments, unknown JFIF versions and Adobe transforms, scan parameters left zero.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Truncated`] if the file ends before its first scan, [`ErrorKind::Decode`] if the order of its
-/// markers is damaged. A file that ends later is no error: `jpeg.complete` is false.
-pub(super) fn walk(bytes: &[u8], junk: &mut Vec<Range<usize>>) -> Result<Header> {
-    junk.clear();
+/// [`ErrorKind::Truncated`] if the file ends before its first scan, [`ErrorKind::Decode`] if its markers are damaged.
+/// A file that ends later is no error: `jpeg.complete` is false.
+pub(super) fn walk(bytes: &[u8], repairs: &mut Vec<Repair>) -> Result<Header> {
+    repairs.clear();
     if !bytes.starts_with(&[0xFF, SOI]) {
-        return Err(damaged("it does not begin with a start-of-image marker", 0));
+        return Err(damaged("no start-of-image marker", 0));
     }
-    let mut walk =
-        Walk { bytes, junk, frame: None, first_scan: None, scans: 0, restart: 0, segments: Segments::default() };
-    let complete = walk.markers()?;
-    walk.header(complete)
+    let mut walk = Walk {
+        bytes,
+        repairs,
+        frame: None,
+        first_scan: None,
+        scans: 0,
+        restart: 0,
+        bits_missing: [[u8::MAX; SMOOTHED]; 4],
+        segments: Segments::default(),
+    };
+    let end = walk.markers()?;
+    walk.header(end)
 }
 
-/// Copies `bytes` without the `junk` into `clean`.
-pub(super) fn without(bytes: &[u8], junk: &[Range<usize>], clean: &mut Vec<u8>) {
-    clean.clear();
+/// Copies `bytes` with their `repairs` into `copy`.
+pub(super) fn repaired(bytes: &[u8], repairs: &[Repair], copy: &mut Vec<u8>) {
+    copy.clear();
     let mut from = 0;
-    for range in junk {
-        clean.extend_from_slice(bytes.get(from..range.start).unwrap_or(&[]));
-        from = range.end;
+    for Repair { place, with } in repairs {
+        copy.extend_from_slice(bytes.get(from..place.start).unwrap_or(&[]));
+        copy.extend_from_slice(with);
+        from = place.end;
     }
-    clean.extend_from_slice(bytes.get(from..).unwrap_or(&[]));
+    copy.extend_from_slice(bytes.get(from..).unwrap_or(&[]));
 }
 
 /// Refuses what no backend here decodes, and cut files unless they are allowed.
@@ -77,6 +97,9 @@ pub(super) fn check(header: &Header, truncated: Truncated) -> Result<()> {
     Ok(())
 }
 
+/// Frequencies that libjpeg's smoothing looks at, the mean of a block included.
+const SMOOTHED: usize = 10;
+
 const SOI: u8 = 0xD8;
 const EOI: u8 = 0xD9;
 const SOS: u8 = 0xDA;
@@ -88,12 +111,14 @@ const APP14: u8 = 0xEE;
 
 struct Walk<'a> {
     bytes: &'a [u8],
-    junk: &'a mut Vec<Range<usize>>,
+    repairs: &'a mut Vec<Repair>,
     frame: Option<Frame>,
     first_scan: Option<FirstScan>,
     scans: u32,
     /// MCUs between restart markers, from the last DRI.
     restart: u16,
+    /// For each component and low frequency, how many low bits no scan has brought yet.
+    bits_missing: [[u8; SMOOTHED]; 4],
     segments: Segments,
 }
 
@@ -115,25 +140,23 @@ struct FirstScan {
 #[derive(Default)]
 struct Segments {
     jfif: bool,
-    /// A JFIF segment of a version that libjpeg warns about.
-    odd_jfif: Option<Range<usize>>,
-    /// Transform and the whole segment's place.
-    adobe: Option<(u8, Range<usize>)>,
+    /// Transform and its place.
+    adobe: Option<(u8, usize)>,
     exif: Option<Range<usize>>,
 }
 
 impl Walk<'_> {
-    /// Steps over every marker; whether the end-of-image marker was there.
-    fn markers(&mut self) -> Result<bool> {
+    /// Steps over every marker; the place of the end-of-image marker, if there is one.
+    fn markers(&mut self) -> Result<Option<usize>> {
         let mut at = 2;
         loop {
             let Some(marker) = next_marker(self.bytes, at) else { return self.cut(at) };
             if marker.junk_end > at {
-                self.drop_range(at..marker.junk_end)?;
+                self.repair(at..marker.junk_end, &[])?;
             }
             at = marker.end;
             match marker.code {
-                EOI => return Ok(true),
+                EOI => return Ok(Some(marker.start)),
                 SOI => return Err(damaged("a second start-of-image marker", marker.start)),
                 0x01 | 0xD0..=0xD7 => {}
                 0x02..=0xBF | 0xC8 | 0xF0..=0xFD => {
@@ -149,7 +172,7 @@ impl Walk<'_> {
                             return Err(damaged(&format!("a segment {code:#04x} of length {length}"), marker.start));
                         }
                         at += 2;
-                        self.drop_range(marker.start..at)?;
+                        self.repair(marker.start..at, &[])?;
                         continue;
                     }
                     let Some(body) = self.bytes.get(at + 2..at + length) else { return self.cut(at) };
@@ -158,7 +181,7 @@ impl Walk<'_> {
                     if code == SOS {
                         match self.scan_end(at)? {
                             Some(end) => at = end,
-                            None => return Ok(false),
+                            None => return Ok(None),
                         }
                     }
                 }
@@ -170,22 +193,25 @@ impl Walk<'_> {
         match code {
             0xC4 | 0xCC => {}
             0xC0..=0xCF => self.frame(code, body, place.start)?,
-            SOS => self.scan(body, place.start)?,
+            SOS => self.scan(body, &place)?,
             DRI => {
                 let &[high, low] = body else { return Err(damaged("a restart interval of odd length", place.start)) };
                 self.restart = u16::from_be_bytes([high, low]);
             }
-            DNL => self.drop_range(place)?,
+            DNL => self.repair(place, &[])?,
             APP0 if body.starts_with(b"JFIF\0") && body.len() >= 12 => {
                 self.segments.jfif = true;
                 if body[5] != 1 {
-                    self.segments.odd_jfif = Some(place);
+                    let version = place.end - body.len() + 5;
+                    self.repair(version..version + 1, &[1])?;
                 }
             }
             APP1 if self.segments.exif.is_none() && body.starts_with(b"Exif\0") && body.len() > 6 => {
                 self.segments.exif = Some(place.end - body.len() + 6..place.end);
             }
-            APP14 if body.starts_with(b"Adobe") && body.len() >= 12 => self.segments.adobe = Some((body[11], place)),
+            APP14 if body.starts_with(b"Adobe") && body.len() >= 12 => {
+                self.segments.adobe = Some((body[11], place.end - body.len() + 11));
+            }
             _ => {}
         }
         Ok(())
@@ -227,11 +253,34 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn scan(&mut self, body: &[u8], place: usize) -> Result<()> {
-        if self.frame.is_none() {
-            return Err(damaged("a scan before the frame header", place));
-        }
+    fn scan(&mut self, body: &[u8], place: &Range<usize>) -> Result<()> {
+        let Some(frame) = &self.frame else { return Err(damaged("a scan before the frame header", place.start)) };
         let components = body.first().copied().unwrap_or(0);
+        let (process, ids) = (frame.process, frame.ids);
+        let (list, parameters) =
+            body.get(1..).unwrap_or(&[]).split_at_checked(2 * usize::from(components)).unwrap_or_default();
+        let &[from, to, bits] = parameters else { return Err(damaged("a scan header of wrong length", place.start)) };
+        let legal = match process {
+            JpegProcess::Progressive => progression_is_legal(components, from, to, bits),
+            // Some files leave these bytes zero, and nothing needs them.
+            JpegProcess::Baseline | JpegProcess::Extended if (from, to, bits) == (0, 0, 0) => {
+                self.repair(place.end - 3..place.end, &[0, 63, 0])?;
+                true
+            }
+            JpegProcess::Baseline | JpegProcess::Extended => (from, to, bits) == (0, 63, 0),
+            _ => true,
+        };
+        if !legal {
+            return Err(damaged(&format!("scan parameters {from}, {to}, {bits:#04x}"), place.start));
+        }
+        let to = if process == JpegProcess::Progressive { to } else { 63 };
+        for id in list.iter().step_by(2) {
+            let Some(component) = ids.iter().position(|known| known == id) else { continue };
+            let range = usize::from(from)..SMOOTHED.min(usize::from(to) + 1);
+            if let Some(missing) = self.bits_missing.get_mut(component).and_then(|missing| missing.get_mut(range)) {
+                missing.fill(bits & 15);
+            }
+        }
         self.scans = self.scans.saturating_add(1);
         self.first_scan.get_or_insert(FirstScan { components, restart: self.restart });
         Ok(())
@@ -277,49 +326,60 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn drop_range(&mut self, range: Range<usize>) -> Result<()> {
-        if self.junk.len() >= JUNK_MAX {
-            return Err(damaged("junk between its segments again and again", range.start));
+    fn repair(&mut self, place: Range<usize>, with: &'static [u8]) -> Result<()> {
+        if self.repairs.len() >= REPAIRS_MAX {
+            return Err(damaged("junk between its segments again and again", place.start));
         }
-        self.junk.push(range);
+        self.repairs.push(Repair { place, with });
         Ok(())
     }
 
     /// The bytes end at a place where a marker or the rest of a segment should be.
-    fn cut(&self, at: usize) -> Result<bool> {
+    fn cut(&self, at: usize) -> Result<Option<usize>> {
         if self.first_scan.is_none() {
             return Err(Error::new(ErrorKind::Truncated, format!("the JPEG is cut in its header, after byte {at}")));
         }
-        Ok(false)
+        Ok(None)
     }
 
-    fn header(self, complete: bool) -> Result<Header> {
+    fn header(self, end: Option<usize>) -> Result<Header> {
         let Some(frame) = self.frame else { return Err(damaged("no frame header", self.bytes.len())) };
         let Some(first) = self.first_scan else { return Err(damaged("no scan", self.bytes.len())) };
-        // Versions and transforms that nobody knows are warned about and change no colour, as long as three components
-        // are YCbCr without the marker too.
-        let adobe = self.segments.adobe.as_ref().map(|(transform, _)| *transform);
-        let rgb_without = frame.components == 3 && (adobe == Some(0) || adobe != Some(1) && frame.ids[..3] == *b"RGB");
-        let odd_adobe = self.segments.adobe.as_ref().filter(|(transform, _)| frame.components == 3 && *transform > 1);
-        if !rgb_without {
-            for place in self.segments.odd_jfif.iter().chain(odd_adobe.map(|(_, place)| place)) {
-                let index = self.junk.partition_point(|range| range.start < place.start);
-                self.junk.insert(index, place.clone());
-            }
+        // Nobody knows other transforms; libjpeg warns and takes YCbCr or YCCK.
+        let known = if frame.components == 3 { 1 } else { 2 };
+        if let Some((transform, place)) = self.segments.adobe
+            && transform != 0
+            && transform != known
+            && matches!(frame.components, 3 | 4)
+        {
+            let index = self.repairs.partition_point(|repair| repair.place.start < place);
+            let with: &[u8] = if known == 1 { &[1] } else { &[2] };
+            self.repairs.insert(index, Repair { place: place..place + 1, with });
         }
         let jpeg = JpegInfo {
             process: frame.process,
             sampling: frame.sampling,
             jfif: self.segments.jfif,
-            adobe_transform: adobe,
+            adobe_transform: self.segments.adobe.map(|(transform, _)| transform),
             scans: self.scans,
             interleaved: first.components == frame.components,
             restart_interval: first.restart,
-            complete,
+            complete: end.is_some(),
         };
         let Frame { width, height, components, bits, .. } = frame;
-        Ok(Header { width, height, components, bits, jpeg, exif: self.segments.exif })
+        let tail = end.map_or(0, |end| self.bytes.len() - end);
+        let unfinished = self.bits_missing.iter().take(usize::from(components));
+        let unfinished = unfinished.flat_map(|bits| &bits[1..]).any(|&bits| bits != 0);
+        Ok(Header { width, height, components, bits, jpeg, exif: self.segments.exif, unfinished, tail })
     }
+}
+
+/// Whether a progressive scan brings what such scans may: the means of all its components, or the same frequencies of one;
+/// at first all but some low bits, then one bit after the other.
+fn progression_is_legal(components: u8, from: u8, to: u8, bits: u8) -> bool {
+    let (before, after) = (bits >> 4, bits & 15);
+    let frequencies = if from == 0 { to == 0 } else { components == 1 && from <= to && to < 64 };
+    frequencies && after <= 13 && (before == 0 || before == after + 1)
 }
 
 /// The greatest horizontal and vertical sampling factors.

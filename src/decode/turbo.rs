@@ -85,10 +85,11 @@ impl Turbo {
         let allow_cut = options.truncated == Truncated::Allow && !header.jpeg.complete;
         handle.options(options, allow_cut)?;
         handle.header(bytes, header, allow_cut)?;
-        let mut window = window(region, header);
+        let full = Region::full(header.width, header.height);
+        let mut window = if header.unfinished { full } else { window(region, header) };
         let mut bytes = bytes;
         if !handle.crop(window)? {
-            window = Region::full(header.width, header.height);
+            window = full;
             self.copy.clear();
             self.copy.extend_from_slice(bytes);
             bytes = &self.copy;
@@ -128,6 +129,8 @@ impl Handle {
         let clamp = |value: u64| libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
         self.set(sys::TJPARAM_TJPARAM_MAXPIXELS, clamp(options.pixels_max))?;
         self.set(sys::TJPARAM_TJPARAM_SCANLIMIT, clamp(u64::from(options.scans_max)))?;
+        // Nobody asks for colour profiles here, and a damaged one would count as damage.
+        self.set(sys::TJPARAM_TJPARAM_SAVEMARKERS, 0)?;
         // Damage ends the work at once, except where what is left of a cut file is wanted.
         self.set(sys::TJPARAM_TJPARAM_STOPONWARNING, libc::c_int::from(!allow_cut))
     }

@@ -34,9 +34,21 @@ pub(super) fn check(header: &Header) -> Result<()> {
     Ok(())
 }
 
-/// All pixels as RGB into the start of `pixels`, tightly packed.
-pub(super) fn decode(bytes: &[u8], header: &Header, options: &DecodeOptions, pixels: &mut Vec<u8>) -> Result<()> {
+/// All pixels as RGB into the start of `pixels`, tightly packed, with `copy` as scratch.
+pub(super) fn decode(
+    bytes: &[u8],
+    header: &Header,
+    options: &DecodeOptions,
+    copy: &mut Vec<u8>,
+    pixels: &mut Vec<u8>,
+) -> Result<()> {
     check(header)?;
+    let size = header.width as usize * header.height as usize * 3;
+    if pixels.len() < size {
+        pixels.resize(size, 0);
+    }
+    let pixels = &mut pixels[..size];
+    let bytes = if guard(bytes, header, copy) { copy.as_slice() } else { bytes };
     let allow_cut = options.truncated == Truncated::Allow && !header.jpeg.complete;
     let settings = DecoderOptions::default()
         .set_strict_mode(!allow_cut)
@@ -46,16 +58,33 @@ pub(super) fn decode(bytes: &[u8], header: &Header, options: &DecodeOptions, pix
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), settings);
     decoder.decode_headers().map_err(|error| failed(&error))?;
-    let size = header.width as usize * header.height as usize * 3;
     if decoder.dimensions() != Some((header.width as usize, header.height as usize))
-        || decoder.output_buffer_size() != Some(size)
+        || decoder.output_buffer_size() != Some(pixels.len())
     {
         return Err(Error::new(ErrorKind::Decode, "zune-jpeg reads another size from the JPEG than its header says"));
     }
-    if pixels.len() < size {
-        pixels.resize(size, 0);
+    decoder.decode_into(pixels).map_err(|error| failed(&error))
+}
+
+/// Eight bytes of ones, each with the zero that tells it from a marker.
+const ONES: [u8; 16] = [0xFF, 0, 0xFF, 0, 0xFF, 0, 0xFF, 0, 0xFF, 0, 0xFF, 0, 0xFF, 0, 0xFF, 0];
+
+/// Puts bits that are no code, ones, in the place of the marker that ends a single sequential scan; whether it did.
+///
+/// zune-jpeg reads zeros for ever after a marker, so a scan that ends too early decodes to something without a word.
+/// Ones stop it. They are as many as it may read ahead in a whole file.
+fn guard(bytes: &[u8], header: &Header, copy: &mut Vec<u8>) -> bool {
+    let scan = bytes.len().checked_sub(header.tail).and_then(|end| bytes.get(..end));
+    let (Some(scan), true) = (scan, header.tail > 0 && header.jpeg.scans == 1 && header.jpeg.interleaved) else {
+        return false;
+    };
+    if header.jpeg.process == JpegProcess::Progressive {
+        return false;
     }
-    decoder.decode_into(&mut pixels[..size]).map_err(|error| failed(&error))
+    copy.clear();
+    copy.extend_from_slice(scan);
+    copy.extend_from_slice(&ONES);
+    true
 }
 
 fn failed(error: &DecodeErrors) -> Error {
