@@ -2,8 +2,8 @@
 //!
 //! It decides nothing: limits and refusals are the decoder's.
 
-use super::{DecodeOptions, ImageDecoder, Orientation};
-use crate::Result;
+use super::{DecodeOptions, ImageDecoder, Orientation, jpeg};
+use crate::{Error, ErrorKind, Result};
 
 /// The container format, found from the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +38,59 @@ impl ImageFormat {
             Self::Pnm => "pnm",
         }
     }
+
+    /// The format that the first bytes belong to.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for a picture of another format, which the message names; [`ErrorKind::Truncated`]
+    /// for no bytes at all; [`ErrorKind::Decode`] for bytes that are no picture.
+    pub fn of(bytes: &[u8]) -> Result<Self> {
+        match bytes {
+            [0xFF, 0xD8, ..] => Ok(Self::Jpeg),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Ok(Self::Png),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Ok(Self::WebP),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Ok(Self::Gif),
+            [b'B', b'M', ..] => Ok(Self::Bmp),
+            [b'I', b'I', 0x2A, 0, ..] | [b'M', b'M', 0, 0x2A, ..] => Ok(Self::Tiff),
+            [b'P', b'1'..=b'7', b' ' | b'\t' | b'\r' | b'\n' | b'#', ..] => Ok(Self::Pnm),
+            _ => Err(Self::unknown(bytes)),
+        }
+    }
+
+    /// Says what the bytes are instead, since a wrong name or a failed download is the usual cause.
+    fn unknown(bytes: &[u8]) -> Error {
+        let unsupported = |format: &str| {
+            Error::new(ErrorKind::Unsupported, format!("the bytes are {format}, which is not supported"))
+                .with_hint("store the picture as JPEG, PNG or WebP")
+        };
+        let no_image = |what: &str| Error::new(ErrorKind::Decode, format!("the bytes are no image: {what}"));
+        match bytes {
+            [] => Error::new(ErrorKind::Truncated, "the image is empty: it has 0 bytes"),
+            [_, _, _, _, b'f', b't', b'y', b'p', brand @ ..] => {
+                if brand.starts_with(b"avif") || brand.starts_with(b"avis") {
+                    unsupported("an AVIF picture")
+                } else if brand.starts_with(b"hei") || brand.starts_with(b"mif1") || brand.starts_with(b"hev") {
+                    unsupported("a HEIF picture")
+                } else {
+                    unsupported("an ISO media file")
+                }
+            }
+            [0, 0, 0, 0x0C, b'j', b'P', b' ' | 0x1A, ..] | [0xFF, 0x4F, 0xFF, 0x51, ..] => {
+                unsupported("a JPEG 2000 picture")
+            }
+            [0xFF, 0x0A, ..] | [0, 0, 0, 0x0C, b'J', b'X', b'L', b' ', ..] => unsupported("a JPEG XL picture"),
+            [0, 0, 1 | 2, 0, 1..=63, 0, ..] => unsupported("an ICO picture"),
+            [b'8', b'B', b'P', b'S', ..] => unsupported("a Photoshop file"),
+            [0x1F, 0x8B, ..] => no_image("they are compressed with gzip"),
+            [b'v', b'e', b'r', b's', b'i', b'o', b'n', b' ', b'h', ..] => {
+                no_image("they are a Git LFS pointer").with_hint("fetch the files with git lfs pull")
+            }
+            [b'<', ..] | [b'{', ..] => no_image("they are text, such as an error page of a failed download"),
+            _ if bytes.iter().all(|&byte| byte == 0) => no_image("they are all zero"),
+            _ => no_image(&format!("they begin with {:02x?}", bytes.get(..8).unwrap_or(bytes))),
+        }
+    }
 }
 
 /// How a JPEG is coded.
@@ -64,6 +117,8 @@ pub struct JpegInfo {
     pub process: JpegProcess,
     /// Horizontal and vertical sampling factors of each component, 1 to 4; (0, 0) for those it lacks.
     pub sampling: [(u8, u8); 4],
+    /// Whether there is a JFIF marker, which makes three components YCbCr.
+    pub jfif: bool,
     /// The transform byte of an Adobe marker, if there is one: 0 = RGB or CMYK, 1 = YCbCr, 2 = YCCK.
     pub adobe_transform: Option<u8>,
     /// Scans in the file.
@@ -80,7 +135,7 @@ impl JpegInfo {
     /// The greatest horizontal and vertical sampling factors, which give the size of an MCU.
     #[must_use]
     pub fn sampling_max(&self) -> (u8, u8) {
-        self.sampling.iter().fold((1, 1), |(h, v), &(a, b)| (h.max(a), v.max(b)))
+        jpeg::sampling_max(&self.sampling)
     }
 }
 
@@ -110,9 +165,9 @@ pub struct ImageInfo {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the bytes are no image or its header is damaged,
-/// [`ErrorKind::Truncated`](crate::ErrorKind::Truncated) if the header is cut,
-/// [`ErrorKind::Limit`](crate::ErrorKind::Limit) if it is larger than the default limits allow.
+/// [`ErrorKind::Decode`] if the bytes are no image or its header is damaged,
+/// [`ErrorKind::Truncated`] if the header is cut,
+/// [`ErrorKind::Limit`] if it is larger than the default limits allow.
 pub fn image_info(bytes: &[u8]) -> Result<ImageInfo> {
     ImageDecoder::new(DecodeOptions::default())?.info(bytes)
 }

@@ -5,19 +5,24 @@
 //!
 //! | file | served by |
 //! |---|---|
-//! | JPEG, Huffman or arithmetic coded, 8 bits, grey or YCbCr or RGB | libjpeg-turbo (feature `turbo`), which decodes the region alone |
-//! | JPEG with four components, and all Huffman coded JPEG without `turbo` | zune-jpeg, which decodes in full |
+//! | JPEG of 8 bits, sequential or progressive | libjpeg-turbo (feature `turbo`), which decodes the region alone |
+//! | the same without `turbo`, but for arithmetic coding | zune-jpeg, which decodes in full |
 //! | PNG, WebP, GIF, BMP, TIFF, PNM | the image crate, which decodes in full |
 //!
 //! The format is found from the content, never from a name.
 
+mod color;
 mod exif;
 mod decoder;
 mod info;
 mod jobs;
+mod jpeg;
 mod options;
 mod other;
 mod pixels;
+#[cfg(feature = "turbo")]
+#[expect(unsafe_code, reason = "libjpeg-turbo is called through its C interface")]
+mod turbo;
 mod zune;
 
 pub use decoder::ImageDecoder;

@@ -1,0 +1,414 @@
+//! The markers of a JPEG: what its header says, how many scans it has, and whether it is whole.
+//!
+//! It decodes no coefficient. It walks the whole file, because a decoder that stops below the wanted rows never
+//! sees that the file is cut; stepping over entropy-coded data with `memchr` costs well under a hundredth of decoding it.
+
+use std::ops::Range;
+
+use memchr::{memchr, memchr_iter};
+
+use super::{JpegInfo, JpegProcess, Truncated};
+use crate::{Error, ErrorKind, Result};
+
+/// Most repairs before a file counts as damaged; real files need one or two.
+const REPAIRS_MAX: usize = 256;
+
+/// A part of a file that decoders stumble over although no pixel depends on it, and what to read instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repair {
+    place: Range<usize>,
+    with: &'static [u8],
+}
+
+/// What the walk found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) components: u8,
+    pub(super) bits: u8,
+    pub(super) jpeg: JpegInfo,
+    /// The TIFF part of the first EXIF segment.
+    pub(super) exif: Option<Range<usize>>,
+    /// Whether its scans leave low frequencies unfinished; libjpeg then smooths over block borders far away.
+    pub(super) unfinished: bool,
+    /// Bytes from the end-of-image marker to the end of the file, 0 if there is none.
+    pub(super) tail: usize,
+}
+
+/// Walks all markers up to the end of the image.
+///
+/// `repairs` receives, in order, what [`repaired`] mends: bytes between segments, application and comment segments with
+/// an impossible length, DNL segments, unknown JFIF versions and Adobe transforms, scan parameters left zero.
+///
+/// # Errors
+///
+/// [`ErrorKind::Truncated`] if the file ends before its first scan, [`ErrorKind::Decode`] if its markers are damaged.
+/// A file that ends later is no error: `jpeg.complete` is false.
+pub(super) fn walk(bytes: &[u8], repairs: &mut Vec<Repair>) -> Result<Header> {
+    repairs.clear();
+    if !bytes.starts_with(&[0xFF, SOI]) {
+        return Err(damaged("no start-of-image marker", 0));
+    }
+    let mut walk = Walk {
+        bytes,
+        repairs,
+        frame: None,
+        first_scan: None,
+        scans: 0,
+        restart: 0,
+        bits_missing: [[u8::MAX; SMOOTHED]; 4],
+        segments: Segments::default(),
+    };
+    let end = walk.markers()?;
+    walk.header(end)
+}
+
+/// Copies `bytes` with their `repairs` into `copy`.
+pub(super) fn repaired(bytes: &[u8], repairs: &[Repair], copy: &mut Vec<u8>) {
+    copy.clear();
+    let mut from = 0;
+    for Repair { place, with } in repairs {
+        copy.extend_from_slice(bytes.get(from..place.start).unwrap_or(&[]));
+        copy.extend_from_slice(with);
+        from = place.end;
+    }
+    copy.extend_from_slice(bytes.get(from..).unwrap_or(&[]));
+}
+
+/// Refuses what no backend here decodes, and cut files unless they are allowed.
+pub(super) fn check(header: &Header, truncated: Truncated) -> Result<()> {
+    let refuse = |what: String| Err(Error::new(ErrorKind::Unsupported, what));
+    match header.jpeg.process {
+        JpegProcess::Lossless => return refuse("lossless JPEG is not supported".to_owned()),
+        JpegProcess::Hierarchical => return refuse("hierarchical JPEG is not supported".to_owned()),
+        _ => {}
+    }
+    if header.bits != 8 {
+        return refuse(format!("JPEG with {}-bit components is not supported, only 8-bit", header.bits));
+    }
+    if !matches!(header.components, 1 | 3 | 4) {
+        return refuse(format!("JPEG with {} components is not supported, only 1, 3 or 4", header.components));
+    }
+    if !header.jpeg.complete && truncated == Truncated::Refuse {
+        return Err(Error::new(ErrorKind::Truncated, "the JPEG is cut: it has no end-of-image marker")
+            .with_hint("fetch the file again, or allow truncated images to get what there is"));
+    }
+    Ok(())
+}
+
+/// Frequencies that libjpeg's smoothing looks at, the mean of a block included.
+const SMOOTHED: usize = 10;
+
+const SOI: u8 = 0xD8;
+const EOI: u8 = 0xD9;
+const SOS: u8 = 0xDA;
+const DNL: u8 = 0xDC;
+const DRI: u8 = 0xDD;
+const APP0: u8 = 0xE0;
+const APP1: u8 = 0xE1;
+const APP14: u8 = 0xEE;
+
+struct Walk<'a> {
+    bytes: &'a [u8],
+    repairs: &'a mut Vec<Repair>,
+    frame: Option<Frame>,
+    first_scan: Option<FirstScan>,
+    scans: u32,
+    /// MCUs between restart markers, from the last DRI.
+    restart: u16,
+    /// For each component and low frequency, how many low bits no scan has brought yet.
+    bits_missing: [[u8; SMOOTHED]; 4],
+    segments: Segments,
+}
+
+struct Frame {
+    process: JpegProcess,
+    width: u32,
+    height: u32,
+    components: u8,
+    bits: u8,
+    sampling: [(u8, u8); 4],
+    ids: [u8; 4],
+}
+
+struct FirstScan {
+    components: u8,
+    restart: u16,
+}
+
+#[derive(Default)]
+struct Segments {
+    jfif: bool,
+    /// Transform and its place.
+    adobe: Option<(u8, usize)>,
+    exif: Option<Range<usize>>,
+}
+
+impl Walk<'_> {
+    /// Steps over every marker; the place of the end-of-image marker, if there is one.
+    fn markers(&mut self) -> Result<Option<usize>> {
+        let mut at = 2;
+        loop {
+            let Some(marker) = next_marker(self.bytes, at) else { return self.cut(at) };
+            if marker.junk_end > at {
+                self.repair(at..marker.junk_end, &[])?;
+            }
+            at = marker.end;
+            match marker.code {
+                EOI => return Ok(Some(marker.start)),
+                SOI => return Err(damaged("a second start-of-image marker", marker.start)),
+                0x01 | 0xD0..=0xD7 => {}
+                0x02..=0xBF | 0xC8 | 0xF0..=0xFD => {
+                    return Err(damaged(&format!("an unknown marker {:#04x}", marker.code), marker.start));
+                }
+                code => {
+                    let Some(length) = self.bytes.get(at..at + 2) else { return self.cut(at) };
+                    let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+                    let skippable = matches!(code, APP0..=0xEF | 0xFE);
+                    if length < 2 {
+                        // libjpeg takes the two length bytes and goes on; other decoders give up.
+                        if !skippable {
+                            return Err(damaged(&format!("a segment {code:#04x} of length {length}"), marker.start));
+                        }
+                        at += 2;
+                        self.repair(marker.start..at, &[])?;
+                        continue;
+                    }
+                    let Some(body) = self.bytes.get(at + 2..at + length) else { return self.cut(at) };
+                    self.segment(code, body, marker.start..at + length)?;
+                    at += length;
+                    if code == SOS {
+                        match self.scan_end(at)? {
+                            Some(end) => at = end,
+                            None => return Ok(None),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn segment(&mut self, code: u8, body: &[u8], place: Range<usize>) -> Result<()> {
+        match code {
+            0xC4 | 0xCC => {}
+            0xC0..=0xCF => self.frame(code, body, place.start)?,
+            SOS => self.scan(body, &place)?,
+            DRI => {
+                let &[high, low] = body else { return Err(damaged("a restart interval of odd length", place.start)) };
+                self.restart = u16::from_be_bytes([high, low]);
+            }
+            DNL => self.repair(place, &[])?,
+            APP0 if body.starts_with(b"JFIF\0") && body.len() >= 12 => {
+                self.segments.jfif = true;
+                if body[5] != 1 {
+                    let version = place.end - body.len() + 5;
+                    self.repair(version..version + 1, &[1])?;
+                }
+            }
+            APP1 if self.segments.exif.is_none() && body.starts_with(b"Exif\0") && body.len() > 6 => {
+                self.segments.exif = Some(place.end - body.len() + 6..place.end);
+            }
+            APP14 if body.starts_with(b"Adobe") && body.len() >= 12 => {
+                self.segments.adobe = Some((body[11], place.end - body.len() + 11));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, code: u8, body: &[u8], place: usize) -> Result<()> {
+        if self.frame.is_some() {
+            return Err(damaged("a second frame header", place));
+        }
+        let process = match code {
+            0xC0 => JpegProcess::Baseline,
+            0xC1 => JpegProcess::Extended,
+            0xC2 => JpegProcess::Progressive,
+            0xC9 | 0xCA => JpegProcess::Arithmetic,
+            0xC3 | 0xCB => JpegProcess::Lossless,
+            _ => JpegProcess::Hierarchical,
+        };
+        let &[bits, y1, y0, x1, x0, components, ref list @ ..] = body else {
+            return Err(damaged("a frame header that is too short", place));
+        };
+        let height = u32::from(u16::from_be_bytes([y1, y0]));
+        let width = u32::from(u16::from_be_bytes([x1, x0]));
+        if width == 0 || height == 0 {
+            return Err(damaged(&format!("an empty picture of {width}x{height}"), place)
+                .with_hint("heights that are given after the first scan are not supported"));
+        }
+        if list.len() != usize::from(components) * 3 {
+            return Err(damaged(&format!("a frame header of wrong length for {components} components"), place));
+        }
+        let (mut sampling, mut ids) = ([(0, 0); 4], [0; 4]);
+        for ((component, sampling), id) in list.chunks_exact(3).zip(&mut sampling).zip(&mut ids) {
+            *id = component[0];
+            *sampling = (component[1] >> 4, component[1] & 15);
+            if !(1..=4).contains(&sampling.0) || !(1..=4).contains(&sampling.1) {
+                return Err(damaged(&format!("sampling factors {}x{}", sampling.0, sampling.1), place));
+            }
+        }
+        self.frame = Some(Frame { process, width, height, components, bits, sampling, ids });
+        Ok(())
+    }
+
+    fn scan(&mut self, body: &[u8], place: &Range<usize>) -> Result<()> {
+        let Some(frame) = &self.frame else { return Err(damaged("a scan before the frame header", place.start)) };
+        let components = body.first().copied().unwrap_or(0);
+        let (process, ids) = (frame.process, frame.ids);
+        let (list, parameters) =
+            body.get(1..).unwrap_or(&[]).split_at_checked(2 * usize::from(components)).unwrap_or_default();
+        let &[from, to, bits] = parameters else { return Err(damaged("a scan header of wrong length", place.start)) };
+        let legal = match process {
+            JpegProcess::Progressive => progression_is_legal(components, from, to, bits),
+            // Some files leave these bytes zero, and nothing needs them.
+            JpegProcess::Baseline | JpegProcess::Extended if (from, to, bits) == (0, 0, 0) => {
+                self.repair(place.end - 3..place.end, &[0, 63, 0])?;
+                true
+            }
+            JpegProcess::Baseline | JpegProcess::Extended => (from, to, bits) == (0, 63, 0),
+            _ => true,
+        };
+        if !legal {
+            return Err(damaged(&format!("scan parameters {from}, {to}, {bits:#04x}"), place.start));
+        }
+        let to = if process == JpegProcess::Progressive { to } else { 63 };
+        for id in list.iter().step_by(2) {
+            let Some(component) = ids.iter().position(|known| known == id) else { continue };
+            let range = usize::from(from)..SMOOTHED.min(usize::from(to) + 1);
+            if let Some(missing) = self.bits_missing.get_mut(component).and_then(|missing| missing.get_mut(range)) {
+                missing.fill(bits & 15);
+            }
+        }
+        self.scans = self.scans.saturating_add(1);
+        self.first_scan.get_or_insert(FirstScan { components, restart: self.restart });
+        Ok(())
+    }
+
+    /// The offset of the marker that ends the entropy-coded data from `from` on; none if the data end first.
+    fn scan_end(&self, from: usize) -> Result<Option<usize>> {
+        let data = self.bytes.get(from..).unwrap_or(&[]);
+        let mut restarts = 0_u32;
+        for at in memchr_iter(0xFF, data) {
+            match data.get(at + 1) {
+                Some(0 | 0xFF) => {}
+                Some(&code @ 0xD0..=0xD7) => {
+                    // Markers out of order mean lost or doubled data, which shows in pixels that nobody may decode.
+                    if self.restart != 0 && u32::from(code & 7) != restarts % 8 {
+                        return Err(damaged("restart markers out of order: parts of the scan are missing", from + at));
+                    }
+                    restarts = restarts.wrapping_add(1);
+                }
+                Some(_) => return self.enough_restarts(restarts, from + at).map(|()| Some(from + at)),
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an interleaved scan of a sequential picture has as many restart markers as its size calls for.
+    fn enough_restarts(&self, restarts: u32, place: usize) -> Result<()> {
+        let (Some(frame), Some(first)) = (&self.frame, &self.first_scan) else { return Ok(()) };
+        let sequential = matches!(frame.process, JpegProcess::Baseline | JpegProcess::Extended);
+        if self.restart == 0 || self.scans != 1 || !sequential || first.components != frame.components {
+            return Ok(());
+        }
+        let (h, v) = match frame.components {
+            1 => (1, 1), // a single component is not interleaved: its MCU is one block
+            _ => sampling_max(&frame.sampling),
+        };
+        let mcus = frame.width.div_ceil(8 * u32::from(h)) * frame.height.div_ceil(8 * u32::from(v));
+        let needed = mcus.div_ceil(u32::from(self.restart)) - 1;
+        if restarts < needed {
+            return Err(damaged(&format!("only {restarts} of {needed} restart markers"), place));
+        }
+        Ok(())
+    }
+
+    fn repair(&mut self, place: Range<usize>, with: &'static [u8]) -> Result<()> {
+        if self.repairs.len() >= REPAIRS_MAX {
+            return Err(damaged("junk between its segments again and again", place.start));
+        }
+        self.repairs.push(Repair { place, with });
+        Ok(())
+    }
+
+    /// The bytes end at a place where a marker or the rest of a segment should be.
+    fn cut(&self, at: usize) -> Result<Option<usize>> {
+        if self.first_scan.is_none() {
+            return Err(Error::new(ErrorKind::Truncated, format!("the JPEG is cut in its header, after byte {at}")));
+        }
+        Ok(None)
+    }
+
+    fn header(self, end: Option<usize>) -> Result<Header> {
+        let Some(frame) = self.frame else { return Err(damaged("no frame header", self.bytes.len())) };
+        let Some(first) = self.first_scan else { return Err(damaged("no scan", self.bytes.len())) };
+        // Nobody knows other transforms; libjpeg warns and takes YCbCr or YCCK.
+        let known = if frame.components == 3 { 1 } else { 2 };
+        if let Some((transform, place)) = self.segments.adobe
+            && transform != 0
+            && transform != known
+            && matches!(frame.components, 3 | 4)
+        {
+            let index = self.repairs.partition_point(|repair| repair.place.start < place);
+            let with: &[u8] = if known == 1 { &[1] } else { &[2] };
+            self.repairs.insert(index, Repair { place: place..place + 1, with });
+        }
+        let jpeg = JpegInfo {
+            process: frame.process,
+            sampling: frame.sampling,
+            jfif: self.segments.jfif,
+            adobe_transform: self.segments.adobe.map(|(transform, _)| transform),
+            scans: self.scans,
+            interleaved: first.components == frame.components,
+            restart_interval: first.restart,
+            complete: end.is_some(),
+        };
+        let Frame { width, height, components, bits, .. } = frame;
+        let tail = end.map_or(0, |end| self.bytes.len() - end);
+        let unfinished = self.bits_missing.iter().take(usize::from(components));
+        let unfinished = unfinished.flat_map(|bits| &bits[1..]).any(|&bits| bits != 0);
+        Ok(Header { width, height, components, bits, jpeg, exif: self.segments.exif, unfinished, tail })
+    }
+}
+
+/// Whether a progressive scan brings what such scans may: the means of all its components, or the same frequencies of one;
+/// at first all but some low bits, then one bit after the other.
+fn progression_is_legal(components: u8, from: u8, to: u8, bits: u8) -> bool {
+    let (before, after) = (bits >> 4, bits & 15);
+    let frequencies = if from == 0 { to == 0 } else { components == 1 && from <= to && to < 64 };
+    frequencies && after <= 13 && (before == 0 || before == after + 1)
+}
+
+/// The greatest horizontal and vertical sampling factors.
+pub(super) fn sampling_max(sampling: &[(u8, u8); 4]) -> (u8, u8) {
+    sampling.iter().fold((1, 1), |(h, v), &(a, b)| (h.max(a), v.max(b)))
+}
+
+struct Marker {
+    code: u8,
+    /// Where junk before it ends; fill bytes are none.
+    junk_end: usize,
+    start: usize,
+    end: usize,
+}
+
+/// The next marker at or after `from`: FF, any number of fill bytes FF, and a code that is not 0.
+fn next_marker(bytes: &[u8], from: usize) -> Option<Marker> {
+    let mut at = from;
+    loop {
+        let junk_end = at + memchr(0xFF, bytes.get(at..)?)?;
+        let fill = bytes.get(junk_end..)?.iter().take_while(|&&byte| byte == 0xFF).count();
+        let place = junk_end + fill;
+        match *bytes.get(place)? {
+            0 => at = place + 1,
+            code => return Some(Marker { code, junk_end, start: place - 1, end: place + 1 }),
+        }
+    }
+}
+
+fn damaged(what: &str, offset: usize) -> Error {
+    Error::new(ErrorKind::Decode, format!("the JPEG is damaged: it has {what}, near byte {offset} of the file"))
+}

@@ -1,0 +1,158 @@
+//! Every image of a corpus of odd and damaged files against what Pillow made of it.
+//!
+//! The corpus lives beside the checkout and is not part of it; without it this test says so and passes. Differences
+//! that were looked into and agreed stand, with their reasons, in `agreed_differences.tsv`.
+#![expect(clippy::print_stderr, reason = "a skipped test says so")]
+
+mod sha256;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brimful::ErrorKind;
+use brimful::decode::{Backend, DecodeOptions, ImageDecoder, ImageFormat, Pixels, Region, backends};
+use serde::Deserialize;
+
+/// How far mean colours may lie from Pillow's where another library decodes, in steps of 255.
+const MEAN_MAX: f64 = 0.6;
+/// The same for the mean of each of 16 parts of the picture.
+const THUMB_MAX: f64 = 4.0;
+
+#[derive(Deserialize)]
+struct Row {
+    path: String,
+    outcome: String,
+    w: Option<u32>,
+    h: Option<u32>,
+    rgb_sha256_16: Option<String>,
+    mean_rgb: Option<[f64; 3]>,
+    thumb4x4_hex: Option<String>,
+}
+
+#[test]
+fn every_image_of_the_corpus_has_its_expected_outcome() {
+    let Some(corpus) = corpus() else {
+        eprintln!("skipped: no corpus beside the checkout");
+        return;
+    };
+    let rows = fs::read_to_string(corpus.join("expected.jsonl")).unwrap();
+    let rows: Vec<Row> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let images = ["fuzz/", "gif/", "jpeg/", "not-jpeg/", "other-format/", "png/", "webp/"];
+    let mut found = BTreeSet::new();
+    let mut checked = 0;
+    for row in rows.iter().filter(|row| images.iter().any(|folder| row.path.starts_with(folder))) {
+        let bytes = fs::read(corpus.join(&row.path)).unwrap();
+        for (name, backend) in [("turbo", Backend::Turbo), ("zune", Backend::Zune)] {
+            if !backends().contains(&name) {
+                continue;
+            }
+            // A fresh decoder for each, so that one file cannot excuse another.
+            let mut decoder = ImageDecoder::new(DecodeOptions { backend, ..DecodeOptions::default() }).unwrap();
+            if let Some(difference) = difference(&mut decoder, &bytes, row, backend) {
+                found.insert(format!("{}\t{}\t{name}: {difference}", row.path, row.outcome));
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= 600, "only {checked} images checked: is the corpus whole?");
+    let agreed = agreed(&images);
+    let unknown: Vec<_> = found.difference(&agreed).collect();
+    let gone: Vec<_> = agreed.difference(&found).collect();
+    assert!(unknown.is_empty() && gone.is_empty(), "not agreed: {unknown:#?}\nagreed but gone: {gone:#?}");
+}
+
+/// What is not as expected, in words that `agreed_differences.tsv` repeats.
+fn difference(decoder: &mut ImageDecoder, bytes: &[u8], row: &Row, backend: Backend) -> Option<String> {
+    let exact = backend == Backend::Turbo && matches!(ImageFormat::of(bytes), Ok(ImageFormat::Jpeg));
+    let pixels_allowed = row.outcome.starts_with("pixels") || matches!(&*row.outcome, "not-jpeg" | "bounded-time");
+    let error_allowed = |kind: ErrorKind| match &*row.outcome {
+        "pixels" => false,
+        "not-jpeg" | "unsupported" | "pixels-or-unsupported" => kind == ErrorKind::Unsupported,
+        _ => true,
+    };
+    match decoder.decode(bytes, None) {
+        Err(error) if error_allowed(error.kind()) => None,
+        Err(error) => Some(format!("error {}", error.kind().as_str())),
+        Ok(_) if !pixels_allowed => Some("pixels".to_owned()),
+        Ok(pixels) if (row.w, row.h) != (Some(pixels.width), Some(pixels.height)) => Some("another size".to_owned()),
+        Ok(pixels) => {
+            let whole = pixels.to_vec();
+            other_pixels(&pixels, &whole, row, exact).or_else(|| regions_are_parts(decoder, bytes, &whole, row))
+        }
+    }
+}
+
+fn other_pixels(pixels: &Pixels<'_>, whole: &[u8], row: &Row, exact: bool) -> Option<String> {
+    if row.rgb_sha256_16.as_deref() == Some(&sha256::hex(whole)[..16]) {
+        return None;
+    }
+    if exact {
+        return Some("other pixels".to_owned());
+    }
+    let mean = block_mean(pixels, 0..pixels.width, 0..pixels.height);
+    let mean_off =
+        mean.iter().zip(row.mean_rgb.unwrap()).map(|(ours, theirs)| (ours - theirs).abs()).fold(0.0, f64::max);
+    let expected = row.thumb4x4_hex.as_deref().unwrap();
+    let mut thumb_off = 0.0_f64;
+    for part in 0..16 {
+        let ours = block_mean(pixels, quarter(pixels.width, part % 4), quarter(pixels.height, part / 4));
+        for (channel, ours) in (0..).zip(ours) {
+            let at = (part as usize * 3 + channel) * 2;
+            let theirs = u8::from_str_radix(&expected[at..at + 2], 16).unwrap();
+            thumb_off = thumb_off.max((ours - f64::from(theirs)).abs());
+        }
+    }
+    (mean_off > MEAN_MAX || thumb_off > THUMB_MAX).then(|| "other pixels".to_owned())
+}
+
+/// Where part `index` of four lies; small pictures repeat their lines.
+fn quarter(size: u32, index: u32) -> std::ops::Range<u32> {
+    let start = index * size / 4;
+    start..((index + 1) * size / 4).max(start + 1)
+}
+
+fn block_mean(pixels: &Pixels<'_>, columns: std::ops::Range<u32>, rows: std::ops::Range<u32>) -> [f64; 3] {
+    let mut sums = [0_u64; 3];
+    for y in rows.clone() {
+        for pixel in pixels.row(y)[columns.start as usize * 3..columns.end as usize * 3].chunks_exact(3) {
+            sums.iter_mut().zip(pixel).for_each(|(sum, &value)| *sum += u64::from(value));
+        }
+    }
+    sums.map(|sum| sum as f64 / f64::from(columns.len() as u32 * rows.len() as u32))
+}
+
+/// Regions of whole pictures must be parts of it, bit for bit.
+fn regions_are_parts(decoder: &mut ImageDecoder, bytes: &[u8], whole: &[u8], row: &Row) -> Option<String> {
+    let (width, height) = (row.w?, row.h?);
+    let whole = Pixels::packed(whole, Region::full(width, height), 3).unwrap();
+    for (x, y) in [(0, 0), (width / 3, height / 3), (width / 2, height / 5), (width - 1, height - 1)] {
+        let region = Region { x, y, width: (width - x).min(width / 3 + 1), height: (height - y).min(height / 3 + 1) };
+        let part = decoder.decode(bytes, Some(region)).unwrap();
+        if !part.rows().eq(whole.view(region).unwrap().rows()) {
+            return Some(format!("other pixels in the region {region}"));
+        }
+    }
+    None
+}
+
+/// The agreed differences of images that this build can show, without their reasons.
+fn agreed(images: &[&str]) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agreed_differences.tsv");
+    let table = fs::read_to_string(path).unwrap();
+    let mut agreed = BTreeSet::new();
+    for line in table.lines().filter(|line| images.iter().any(|folder| line.starts_with(folder))) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let &[path, expected, ours, reason] = columns.as_slice() else { panic!("not four columns: {line}") };
+        assert!(!reason.is_empty(), "no reason: {line}");
+        if backends().iter().any(|backend| ours.starts_with(&format!("{backend}: "))) {
+            agreed.insert([path, expected, ours].join("\t"));
+        }
+    }
+    agreed
+}
+
+fn corpus() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    ["../shared/corpus", "../../shared/corpus"].iter().map(|path| root.join(path)).find(|path| path.is_dir())
+}
