@@ -203,3 +203,105 @@ impl ValueOps {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_follow_torchvisions_order() {
+        let value = |json: &str| Compose::from_json(json).unwrap().value().clone();
+        let plain = ValueOps::default();
+        let tensor = ValueOps { picture: false, ..plain.clone() };
+        let scaled = ValueOps { dtype: Dtype::F32, scale: true, ..tensor.clone() };
+        let check = |json: &str, expected: &ValueOps| assert_eq!(&value(json), expected, "{json}");
+        check("[]", &plain);
+        check(r#"[{"name": "RandomHorizontalFlip"}]"#, &plain);
+        check(r#"[{"name": "PILToTensor"}]"#, &tensor);
+        check(r#"[{"name": "ToImage"}, {"name": "ToDtype", "dtype": "uint8", "scale": true}]"#, &tensor);
+        check(r#"[{"name": "ToTensor"}]"#, &scaled);
+        check(r#"[{"name": "PILToTensor"}, {"name": "ConvertImageDtype"}]"#, &scaled);
+        check(
+            r#"[{"name": "ToImage"}, {"name": "ToDtype", "dtype": "float32", "scale": true}]"#,
+            &ValueOps { reciprocal: true, ..scaled.clone() },
+        );
+        check(
+            r#"[{"name": "ToImage"}, {"name": "ToDtype", "dtype": "float32"}]"#,
+            &ValueOps { scale: false, ..scaled.clone() },
+        );
+        let normalize = Some(Normalize { mean: vec![0.5], std: vec![0.25] });
+        check(r#"[{"name": "Normalize", "mean": 0.5, "std": [0.25]}]"#, &ValueOps { normalize, ..scaled });
+    }
+
+    #[test]
+    fn what_cannot_be_compiled_is_told_with_its_place() {
+        let check = |json: &str, kind: ErrorKind, part: &str| {
+            let error = Compose::from_json(json).unwrap_err();
+            assert_eq!(error.kind(), kind, "{json}: {error}");
+            let text = format!("{error}; {}", error.hint().unwrap_or_default());
+            assert!(text.contains(part), "{json}: {text}");
+        };
+        let (invalid, unsupported) = (ErrorKind::InvalidOption, ErrorKind::Unsupported);
+        check("{", invalid, "no JSON list");
+        check(r#"{"name": "ToTensor"}"#, invalid, "no JSON list");
+        check(r#"[{"name": "ToImage"}, {"name": "ColorJitter"}]"#, unsupported, "transform 1: ");
+        check("[7]", unsupported, "transform 0: ");
+        check(r#"[{"name": "CenterCrop"}]"#, invalid, "transform 0 (CenterCrop): missing field `size`");
+        check(r#"[{"name": "CenterCrop", "size": 5, "fill": 3}]"#, invalid, "unknown field `fill`");
+        check(r#"[{"name": "ToTensor", "p": 3}]"#, invalid, "unknown field `p`");
+        check(r#"[{"name": "CenterCrop", "size": 0}]"#, invalid, "size (0, 0)");
+        check(r#"[{"name": "CenterCrop", "size": -1}]"#, invalid, "not negative");
+        check(r#"[{"name": "Resize", "size": [3, 4], "max_size": 9}]"#, invalid, "max_size");
+        check(r#"[{"name": "Resize", "size": 9, "max_size": 9}]"#, invalid, "max_size 9");
+        check(r#"[{"name": "Resize", "size": null}]"#, invalid, "needs max_size");
+        check(r#"[{"name": "Resize", "size": 9, "interpolation": "lanczos"}]"#, unsupported, "interpolation");
+        check(r#"[{"name": "RandomResizedCrop", "size": 9, "scale": [0.5, 0.1]}]"#, invalid, "scale");
+        check(r#"[{"name": "RandomResizedCrop", "size": 9, "ratio": [0, 1]}]"#, invalid, "ratio");
+        check(r#"[{"name": "RandomHorizontalFlip", "p": 1.5}]"#, invalid, "p = 1.5");
+        check(r#"[{"name": "Pad", "padding": 2, "padding_mode": "reflect"}]"#, unsupported, "padding_mode");
+        check(r#"[{"name": "Pad", "padding": 2, "fill": 256}]"#, invalid, "fill 256");
+        check(r#"[{"name": "Pad", "padding": 2, "fill": 0.5}]"#, invalid, "fill 0.5");
+        check(r#"[{"name": "ToTensor"}, {"name": "ToTensor"}]"#, invalid, "transform 1 (ToTensor)");
+        check(r#"[{"name": "ToTensor"}, {"name": "ToDtype", "dtype": "uint8"}]"#, unsupported, "uint8");
+        check(r#"[{"name": "ToImage"}, {"name": "Normalize", "mean": 0, "std": 1}]"#, invalid, "scale=True");
+        check(r#"[{"name": "Normalize", "mean": 0, "std": 0}]"#, invalid, "divided");
+        check(r#"[{"name": "Normalize", "mean": [1, 2], "std": 1}]"#, invalid, "mean [1.0, 2.0]");
+        let normalize = r#"{"name": "Normalize", "mean": 0.5, "std": 0.5}"#;
+        check(&format!("[{normalize}, {normalize}]"), unsupported, "fold both");
+        check(&format!(r#"[{normalize}, {{"name": "CenterCrop", "size": 5}}]"#), unsupported, "after the geometry");
+        let bicubic = r#"{"name": "Resize", "size": 5, "interpolation": "bicubic", "antialias": false}"#;
+        check(&format!(r#"[{{"name": "ToTensor"}}, {bicubic}]"#), unsupported, "overshoots");
+        check(&format!(r#"[{{"name": "ToImage"}}, {bicubic}]"#), unsupported, "antialias=True");
+        assert!(Compose::from_json(&format!("[{bicubic}]")).is_ok(), "PIL images are always antialiased");
+    }
+
+    #[test]
+    fn a_fill_has_the_unit_of_the_values_where_it_stands() {
+        let compose =
+            Compose::from_json(r#"[{"name": "ToTensor"}, {"name": "Pad", "padding": 1, "fill": 1.0}]"#).unwrap();
+        let geometry = compose.geometry(2, 2, &mut SampleRng::new(0, 0, 0)).unwrap();
+        assert!(geometry.stages().all(|stage| stage.fill() == [255; 3]));
+    }
+
+    #[test]
+    fn output_sizes_are_known_where_they_are_fixed() {
+        let check = |list: Vec<Transform>, expected| assert_eq!(Compose::new(list).unwrap().output_size(), expected);
+        check(vec![], None);
+        check(vec![Transform::resize(256)], None);
+        check(vec![Transform::resize(256), Transform::center_crop((224, 200))], Some((224, 200)));
+        check(vec![Transform::resize((30, 40)), Transform::resize(60)], Some((60, 80)));
+        check(vec![Transform::random_resized_crop(8), Transform::random_horizontal_flip(1.0)], Some((8, 8)));
+    }
+
+    #[test]
+    fn images_that_do_not_fit_are_errors() {
+        let kind = |list: Vec<Transform>, width, height| {
+            let compose = Compose::new(list).unwrap();
+            compose.geometry(width, height, &mut SampleRng::new(0, 0, 0)).unwrap_err().kind()
+        };
+        assert_eq!(kind(vec![Transform::random_crop(9)], 8, 20), ErrorKind::InvalidOption);
+        assert_eq!(kind(vec![], 0, 20), ErrorKind::Decode);
+        assert_eq!(kind(vec![Transform::resize(60_000)], 100, 100), ErrorKind::Limit);
+        assert_eq!(kind(vec![Transform::resize(60_000)], 1, 100_000), ErrorKind::Limit);
+    }
+}
