@@ -30,15 +30,13 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 
 pub use brace::expand_braces;
-pub use filesystem::{Filesystem, filesystem_of};
-pub use identity::FileIdentity;
-pub use list::ShardList;
-pub use set::{SetLimits, ShardSet};
 pub use cache::{IndexCache, build_indexes};
 pub use filesystem::{Filesystem, filesystem_of};
 pub use identity::FileIdentity;
 pub use index::{IndexedMember, ShardIndex};
+pub use list::ShardList;
 pub use members::Members;
+pub use set::{SetLimits, ShardSet};
 pub use sniff::Compression;
 pub use store::{Footprint, IoMethod, MemoryStore, Store};
 pub use stream::ShardStream;
