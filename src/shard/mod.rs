@@ -31,8 +31,6 @@ use crate::error::{Error, Result};
 
 pub use brace::expand_braces;
 pub use cache::{IndexCache, build_indexes};
-pub use filesystem::{Filesystem, filesystem_of};
-pub use identity::FileIdentity;
 pub use index::{IndexedMember, ShardIndex};
 pub use list::ShardList;
 pub use members::Members;
