@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::source::{Source, text_at};
 
 /// Who may import whom; `error` may be imported by all.
-pub const EDGES: &[(&str, &[&str])] = &[
+pub(crate) const EDGES: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("shard", &[]),
     ("sample", &["shard"]),
@@ -68,10 +68,10 @@ const EMPTY_NAMES: &[&str] =
 const LINES_MAX: usize = 600;
 
 /// What lib.rs exports at its root: name to module.
-pub type Exports = BTreeMap<String, String>;
+pub(crate) type Exports = BTreeMap<String, String>;
 
 /// Reads the exports out of lib.rs.
-pub fn exports(lib: &Source) -> Exports {
+pub(crate) fn exports(lib: &Source) -> Exports {
     let modules = EDGES.iter().map(|(module, _)| *module).chain(["cli"]);
     let paths = modules.flat_map(|module| lib.paths_from(module));
     let export = |path: crate::source::Path| Some((path.segments.last()?.clone(), path.segments.first()?.clone()));
@@ -79,7 +79,7 @@ pub fn exports(lib: &Source) -> Exports {
 }
 
 /// Every sentence that one file earns.
-pub fn check(source: &Source, exports: &Exports) -> Vec<String> {
+pub(crate) fn check(source: &Source, exports: &Exports) -> Vec<String> {
     let mut broken = Vec::new();
     if source.path.starts_with("src/") {
         check_imports(source, exports, &mut broken);

@@ -4,31 +4,31 @@
 
 /// A word or one sign of the source, with the line it stands on. `::` counts as one sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
-    pub text: String,
-    pub line: usize,
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) line: usize,
 }
 
 /// A path as it is written, such as `crate::shard::Shard`, with the line it begins on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path {
-    pub segments: Vec<String>,
-    pub line: usize,
+pub(crate) struct Path {
+    pub(crate) segments: Vec<String>,
+    pub(crate) line: usize,
 }
 
 /// One file of the tree.
-pub struct Source {
+pub(crate) struct Source {
     /// Relative to the root of the repository, with `/` between its parts.
-    pub path: String,
-    pub text: String,
+    pub(crate) path: String,
+    pub(crate) text: String,
     /// All code, tests included.
-    pub tokens: Vec<Token>,
+    pub(crate) tokens: Vec<Token>,
     /// The code that is not there for tests alone.
-    pub library: Vec<Token>,
+    pub(crate) library: Vec<Token>,
 }
 
 impl Source {
-    pub fn new(path: &str, text: &str) -> Self {
+    pub(crate) fn new(path: &str, text: &str) -> Self {
         let tokens = tokens(text);
         let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
         let library = if is_test { Vec::new() } else { without_tests(&tokens) };
@@ -36,7 +36,7 @@ impl Source {
     }
 
     /// Every path in the library's code that begins with `root`, groups taken apart.
-    pub fn paths_from(&self, root: &str) -> Vec<Path> {
+    pub(crate) fn paths_from(&self, root: &str) -> Vec<Path> {
         let mut paths = Vec::new();
         for (at, token) in self.library.iter().enumerate() {
             let begins = at == 0 || self.library[at - 1].text != "::";
@@ -49,7 +49,7 @@ impl Source {
 }
 
 /// The text at `at`, empty past the end.
-pub fn text_at(tokens: &[Token], at: usize) -> &str {
+pub(crate) fn text_at(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.text.as_str())
 }
 
