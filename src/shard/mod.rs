@@ -32,6 +32,8 @@ use crate::error::{Error, Result};
 pub use brace::expand_braces;
 pub use cache::{IndexCache, build_indexes};
 pub use index::{IndexedMember, ShardIndex};
+pub use filesystem::{Filesystem, filesystem_of};
+pub use identity::FileIdentity;
 pub use list::ShardList;
 pub use members::Members;
 pub use set::{SetLimits, ShardSet};
