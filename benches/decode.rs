@@ -30,9 +30,7 @@ fn photos() -> Vec<Photo> {
         let Ok(info) = decoder.info(&bytes) else { continue };
         // Between 8 and 100 % of the area, nearly square, anywhere.
         let share = f64::from(8 + draw(93)) / 100.0;
-        let side = |size: u32, draw: u32| {
-            ((f64::from(size) * share.sqrt()) as u32 * (85 + draw) / 100).clamp(1, size)
-        };
+        let side = |size: u32, draw: u32| ((f64::from(size) * share.sqrt()) as u32 * (85 + draw) / 100).clamp(1, size);
         let (width, height) = (side(info.width, draw(30)), side(info.height, draw(30)));
         let (x, y) = (draw(info.width - width + 1), draw(info.height - height + 1));
         photos.push(Photo { bytes, region: Region { x, y, width, height } });

@@ -33,8 +33,7 @@ struct Coding {
     restart: u16,
 }
 
-const PLAIN: Coding =
-    Coding { sampling: SamplingFactor::F_2_2, color: ColorType::Rgb, progressive: false, restart: 0 };
+const PLAIN: Coding = Coding { sampling: SamplingFactor::F_2_2, color: ColorType::Rgb, progressive: false, restart: 0 };
 
 fn codings() -> Vec<Coding> {
     let mut codings = Vec::new();
@@ -43,9 +42,12 @@ fn codings() -> Vec<Coding> {
             codings.push(Coding { sampling, progressive, restart, ..PLAIN });
         }
     }
-    for (color, progressive, restart) in
-        [(ColorType::Luma, false, 0), (ColorType::Luma, true, 0), (ColorType::Luma, false, 2), (ColorType::Cmyk, false, 0)]
-    {
+    for (color, progressive, restart) in [
+        (ColorType::Luma, false, 0),
+        (ColorType::Luma, true, 0),
+        (ColorType::Luma, false, 2),
+        (ColorType::Cmyk, false, 0),
+    ] {
         codings.push(Coding { sampling: SamplingFactor::F_1_1, color, progressive, restart });
     }
     codings
@@ -296,7 +298,9 @@ fn an_upright_picture_is_the_stored_one_turned_and_so_are_its_regions() {
             let expected = Pixels::packed(turned.as_raw(), Region::full(width, height), 3).unwrap();
             let mut upright = ImageDecoder::new(DecodeOptions { exif: true, ..DecodeOptions::default() }).unwrap();
             assert_eq!(upright.info(&bytes).unwrap().width, width);
-            for (x, y, w, h) in [(0, 0, width, height), (3, 5, 20, 11), (width - 1, 0, 1, height), (0, height - 4, 9, 4)] {
+            for (x, y, w, h) in
+                [(0, 0, width, height), (3, 5, 20, 11), (width - 1, 0, 1, height), (0, height - 4, 9, 4)]
+            {
                 let region = Region { x, y, width: w, height: h };
                 let part = upright.decode(&bytes, Some(region)).unwrap();
                 assert_eq!(part.region, region);
@@ -342,7 +346,11 @@ fn other_formats_decode_to_their_colours_without_alpha() {
     let wide: Vec<u8> = rgb.iter().flat_map(|&value| (u16::from(value) * 257).to_ne_bytes()).collect();
     for (data, color, formats) in [
         (&rgba, ExtendedColorType::Rgba8, &[image::ImageFormat::Png, image::ImageFormat::WebP][..]),
-        (&wide, ExtendedColorType::Rgb16, &[image::ImageFormat::Png, image::ImageFormat::Tiff, image::ImageFormat::Pnm]),
+        (
+            &wide,
+            ExtendedColorType::Rgb16,
+            &[image::ImageFormat::Png, image::ImageFormat::Tiff, image::ImageFormat::Pnm],
+        ),
         (
             &rgb,
             ExtendedColorType::Rgb8,
@@ -447,7 +455,8 @@ fn every_job_is_done_once_whether_it_works_or_not() {
 fn never_panics(bytes: &[u8], region: Option<Region>) {
     for backend in built() {
         for truncated in [Truncated::Refuse, Truncated::Allow] {
-            let options = DecodeOptions { backend, truncated, exif: true, pixels_max: 1 << 20, ..DecodeOptions::default() };
+            let options =
+                DecodeOptions { backend, truncated, exif: true, pixels_max: 1 << 20, ..DecodeOptions::default() };
             if let Err(error) = ImageDecoder::new(options).unwrap().decode(bytes, region) {
                 assert!(!error.message().contains("failed inside"), "{backend:?} panics");
             }

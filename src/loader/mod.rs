@@ -1,1 +1,296 @@
-//! Placeholder.
+//! The whole route on threads: from shards to batches in order. It is the only place that knows every layer; each rule
+//! it applies is written in the layer that owns it.
+//!
+//! ```no_run
+//! use brimful::loader::{Dataset, DatasetOptions, Loader};
+//! use brimful::shard::ShardList;
+//!
+//! # fn main() -> brimful::Result<()> {
+//! let shards = ShardList::parse("train-{000000..000146}.tar")?;
+//! let dataset = Dataset::open(&shards, DatasetOptions::default(), &|_, _| {})?;
+//! let loader = Loader::builder(dataset).batch_size(256).build()?;
+//! for batch in loader.epoch()? {
+//!     let batch = batch?;
+//!     println!("{} samples", batch.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod field;
+mod process;
+mod dataset;
+mod policy;
+mod stats;
+mod builder;
+mod pipeline;
+mod assembly;
+mod stream;
+mod planner;
+mod worker;
+mod run;
+mod resume;
+mod epoch;
+mod single;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use builder::LoaderBuilder;
+pub use dataset::{Access, Dataset, DatasetOptions};
+pub use epoch::{Epoch, Poll};
+pub use field::FieldSpec;
+pub use policy::{BadSample, ErrorBudget, OnError};
+pub use resume::State;
+pub use stats::{Bottleneck, Stage, StageStats, Stats};
+
+use crate::Result;
+use crate::batch::{Column, HostAllocator};
+use crate::sample::EpochPlan;
+use builder::LoaderConfig;
+use pipeline::Pipeline;
+use policy::Quarantine;
+use process::PerProcess;
+use resume::STATE_VERSION;
+use run::Run;
+use stats::Counters;
+
+/// Samples of one data set in batches, epoch after epoch.
+///
+/// A loader starts no thread until [`epoch`](Self::epoch) is called, and none outlives it. It may be shared between
+/// threads; two epochs iterated at the same time are independent.
+#[derive(Debug)]
+pub struct Loader {
+    shared: Arc<Shared>,
+}
+
+/// What a loader and its epochs share.
+#[derive(Debug)]
+struct Shared {
+    dataset: Dataset,
+    config: LoaderConfig,
+    quarantine: Arc<Quarantine>,
+    allocator: Arc<dyn HostAllocator>,
+    counters: Mutex<Option<Arc<Counters>>>,
+    place: Mutex<Place>,
+    /// A run that has finished an epoch and already works on the next.
+    idle: PerProcess<Mutex<Option<Run>>>,
+}
+
+/// Where the next epoch begins, and what was delivered of the current one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    epoch: u64,
+    position: usize,
+    delivered_epoch: u64,
+    delivered: usize,
+}
+
+/// One batch, in host memory.
+#[derive(Debug)]
+pub struct Batch {
+    /// The epoch it belongs to.
+    pub epoch: u64,
+    /// Its number in the epoch.
+    pub index: usize,
+    len: usize,
+    /// Rows it was planned with: bad samples that were skipped are the difference to `len`.
+    planned: usize,
+    /// Numbers of its samples in the data set, in row order.
+    pub samples: Vec<u64>,
+    /// One column a field, in the order asked for.
+    pub columns: Vec<Column>,
+}
+
+impl Batch {
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether every sample of it was bad and skipped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Loader {
+    /// Begins to configure a loader over `dataset`.
+    pub fn builder(dataset: Dataset) -> LoaderBuilder {
+        LoaderBuilder::new(dataset)
+    }
+
+    fn assemble(
+        dataset: Dataset,
+        config: LoaderConfig,
+        on_error: OnError,
+        budget: ErrorBudget,
+        quarantine: Option<PathBuf>,
+        allocator: Arc<dyn HostAllocator>,
+    ) -> Result<Self> {
+        let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine)?);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                dataset,
+                config,
+                quarantine,
+                allocator,
+                counters: Mutex::new(None),
+                place: Mutex::default(),
+                idle: PerProcess::new(Mutex::new(None)),
+            }),
+        })
+    }
+
+    /// The next epoch: 0 at first, then one more each time, unless [`set_epoch`](Self::set_epoch) said otherwise.
+    ///
+    /// # Errors
+    /// When threads cannot be started.
+    pub fn epoch(&self) -> Result<Epoch> {
+        let Place { epoch, position, .. } = {
+            let mut place = self.shared.place();
+            let now = *place;
+            *place = Place { epoch: now.epoch + 1, position: 0, delivered_epoch: now.epoch, delivered: now.position };
+            now
+        };
+        let idle = self.shared.take_idle().filter(|run| run.epoch == epoch && run.position == position);
+        let run = match idle {
+            Some(run) => run,
+            None => self.shared.start(epoch, position)?,
+        };
+        Ok(Epoch::new(Arc::clone(&self.shared), run))
+    }
+
+    /// Makes `epoch` the one that the next call of [`epoch`](Self::epoch) begins.
+    pub fn set_epoch(&self, epoch: u64) {
+        let mut place = self.shared.place();
+        *place = Place { epoch, position: 0, delivered_epoch: epoch, delivered: 0 };
+    }
+
+    /// Batches of a whole epoch; `None` for a stream.
+    #[must_use]
+    pub fn len(&self) -> Option<usize> {
+        let samples = self.samples_per_epoch()?;
+        let LoaderConfig { batch_size, drop_last, .. } = self.shared.config;
+        Some(if drop_last { samples / batch_size } else { samples.div_ceil(batch_size) })
+    }
+
+    /// Whether an epoch is known to have no batch.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Samples of an epoch of this rank; `None` for a stream.
+    #[must_use]
+    pub fn samples_per_epoch(&self) -> Option<usize> {
+        let index = self.shared.dataset.index()?;
+        let config = &self.shared.config;
+        EpochPlan::new(&index.shard_lens(), config.shuffle, config.seed, 0, config.split).ok().map(|plan| plan.len())
+    }
+
+    /// Rows of a full batch.
+    #[must_use]
+    pub fn batch_size(&self) -> usize {
+        self.shared.config.batch_size
+    }
+
+    /// Threads that decode, and threads that read.
+    #[must_use]
+    pub fn threads(&self) -> (usize, usize) {
+        (self.shared.config.threads.decode, self.shared.config.threads.read)
+    }
+
+    /// The data set it reads.
+    #[must_use]
+    pub fn dataset(&self) -> &Dataset {
+        &self.shared.dataset
+    }
+
+    /// What each stage did since the threads of the latest run were started.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let counters = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        match counters.as_ref() {
+            Some(counters) => counters.snapshot(),
+            None => {
+                let threads = self.shared.config.threads;
+                Counters::new(threads.decode, threads.read).snapshot()
+            }
+        }
+    }
+
+    /// Samples that were left out because they were bad, each once, at most the first 1,000.
+    #[must_use]
+    pub fn bad_samples(&self) -> Vec<BadSample> {
+        self.shared.quarantine.bad_samples()
+    }
+
+    /// The place after the last batch that was delivered, prefetched ones not counted.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let place = *self.shared.place();
+        State {
+            version: STATE_VERSION,
+            seed: self.shared.config.seed,
+            epoch: place.delivered_epoch,
+            position: place.delivered as u64,
+            world_size: self.shared.config.split.world_size as u64,
+            fingerprint: self.shared.dataset.fingerprint(),
+        }
+    }
+
+    /// Makes the next epoch go on where `state` was taken.
+    ///
+    /// # Errors
+    /// [`StateMismatch`](crate::ErrorKind::StateMismatch) when it belongs to another seed, data set or version.
+    pub fn load_state(&self, state: &State) -> Result<()> {
+        let config = &self.shared.config;
+        let position = state.position_under(config.split, config.seed, self.shared.dataset.fingerprint())?;
+        *self.shared.place() =
+            Place { epoch: state.epoch, position, delivered_epoch: state.epoch, delivered: position };
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn place(&self) -> std::sync::MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pipeline(&self, counters: Arc<Counters>) -> Pipeline {
+        let quarantine = Arc::clone(&self.quarantine);
+        Pipeline::new(self.dataset.clone(), &self.config, quarantine, counters, Arc::clone(&self.allocator))
+    }
+
+    /// A pipeline for `rows` samples outside any epoch: errors are raised, counters are nobody's.
+    fn single_pipeline(&self, rows: usize) -> Result<Pipeline> {
+        let quarantine = Arc::new(Quarantine::new(OnError::Raise, ErrorBudget::Unlimited, None)?);
+        let config = LoaderConfig { batch_size: rows, ..self.config.clone() };
+        let counters = Arc::new(Counters::new(1, 1));
+        Ok(Pipeline::new(self.dataset.clone(), &config, quarantine, counters, Arc::clone(&self.allocator)))
+    }
+
+    fn start(&self, epoch: u64, position: usize) -> Result<Run> {
+        let threads = self.config.threads;
+        let counters = Arc::new(Counters::new(threads.decode, threads.read));
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&counters));
+        Run::start(Arc::new(self.pipeline(counters)), threads, epoch, position)
+    }
+
+    fn take_idle(&self) -> Option<Run> {
+        self.idle_place().lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps a run whose epoch is over for the next one.
+    fn keep(&self, run: Run) {
+        let former = self.idle_place().lock().unwrap_or_else(PoisonError::into_inner).replace(run);
+        drop(former);
+    }
+
+    fn idle_place(&self) -> &Mutex<Option<Run>> {
+        self.idle.get(|| Mutex::new(None))
+    }
+}

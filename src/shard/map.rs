@@ -156,6 +156,10 @@ impl Store for MapStore {
         }
     }
 
+    fn has_faulted(&self) -> bool {
+        self.mapping.watch.has_faulted()
+    }
+
     fn check(&self) -> Result<()> {
         guard::renew();
         self.check_pages()?;

@@ -31,9 +31,9 @@ use crate::error::{Error, Result};
 
 pub use brace::expand_braces;
 pub use cache::{IndexCache, build_indexes};
-pub use index::{IndexedMember, ShardIndex};
 pub use filesystem::{Filesystem, filesystem_of};
 pub use identity::FileIdentity;
+pub use index::{IndexedMember, ShardIndex};
 pub use list::ShardList;
 pub use members::Members;
 pub use set::{SetLimits, ShardSet};
@@ -43,7 +43,7 @@ pub use stream::ShardStream;
 pub use tar::{Loss, ScanReport};
 
 /// How shards are opened and how far damage in them is tolerated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct ShardOptions {
     /// How a file is read; [`IoMethod::Auto`] by default.
     pub io: IoMethod,
@@ -51,11 +51,16 @@ pub struct ShardOptions {
     pub damage: Damage,
     /// The most bytes that a compressed shard may inflate to; 2 GiB by default.
     pub memory_limit_bytes: u64,
+    /// Puts something between the shard and its store, such as a delay that stands for slow storage; none by default.
+    pub wrap: Option<Wrap>,
 }
+
+/// Wraps a store as it is opened.
+pub type Wrap = fn(Box<dyn Store>) -> Box<dyn Store>;
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        Self { io: IoMethod::Auto, damage: Damage::Strict, memory_limit_bytes: 2 << 30 }
+        Self { io: IoMethod::Auto, damage: Damage::Strict, memory_limit_bytes: 2 << 30, wrap: None }
     }
 }
 
@@ -121,7 +126,12 @@ impl Shard {
     pub fn open(path: impl AsRef<Path>, options: &ShardOptions) -> Result<Self> {
         let path = path.as_ref();
         let name: Arc<str> = path.to_string_lossy().into();
-        let opened = store::open(path, options.io).and_then(|store| inflated(store, options));
+        let opened = store::open(path, options.io)
+            .map(|store| match options.wrap {
+                Some(wrap) => wrap(store),
+                None => store,
+            })
+            .and_then(|store| inflated(store, options));
         let store = opened.map_err(|error| error.in_shard(name.clone()))?;
         Ok(Self(Arc::new(Inner { name, store, damage: options.damage })))
     }
@@ -192,6 +202,12 @@ impl Shard {
     /// As [`Store::populate`], with the shard named.
     pub fn populate(&self, range: Range<u64>) -> Result<()> {
         self.0.store.populate(range).map_err(|error| self.named(error))
+    }
+
+    /// Whether pages vanished while they were being read; see [`Store::has_faulted`]. Costs one atomic load.
+    #[must_use]
+    pub fn has_faulted(&self) -> bool {
+        self.0.store.has_faulted()
     }
 
     /// Makes sure that the file is still the one that was opened; see [`Store::check`].

@@ -2,6 +2,13 @@
 //!
 //! It never looks at file names, and it does not say whether the rest of the file is sound.
 
+use std::io::Read;
+use std::path::Path;
+
+use super::FileIdentity;
+use super::compressed::HEAD_BYTES;
+use crate::error::{Error, Result};
+
 /// A way of compressing a whole archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -29,6 +36,18 @@ impl Compression {
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             _ => None,
         }
+    }
+
+    /// How the file at `path` is compressed, by its first bytes; `None` where it is not.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) or [`Io`](crate::ErrorKind::Io) when it cannot be read.
+    pub fn of_path(path: &Path) -> Result<Option<Self>> {
+        let mut head = Vec::new();
+        let (file, _) = FileIdentity::open(path).map_err(|error| error.in_shard(path.to_string_lossy()))?;
+        let read = file.take(HEAD_BYTES as u64).read_to_end(&mut head);
+        read.map_err(|error| Error::io("cannot read the shard", error).in_shard(path.to_string_lossy()))?;
+        Ok(Self::sniff(&head))
     }
 
     /// The name people know it by.

@@ -56,6 +56,11 @@ pub trait Store: Send + Sync + Debug {
     /// [`ErrorKind::ShardChanged`] when size, modification time or inode differ from those at opening.
     fn check(&self) -> Result<()>;
 
+    /// Whether bytes handed out before may have been lost under the reader's hands, and read as zeros since.
+    fn has_faulted(&self) -> bool {
+        false
+    }
+
     /// Which file this is; `None` for bytes that no file is behind.
     fn identity(&self) -> Option<FileIdentity> {
         None

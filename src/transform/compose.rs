@@ -14,7 +14,9 @@ use crate::{Error, ErrorKind, Result};
 const ENTRIES_MAX: usize = 64;
 
 /// A validated list of transforms.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// The default is the empty list, which leaves images as they are.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Compose {
     transforms: Vec<Transform>,
     steps: Vec<Step>,

@@ -1,0 +1,264 @@
+//! A batch while it is being filled: rows arrive from many threads in any order, and whoever lets go of it last makes
+//! the batch. There is no barrier and no counter: the reference count is both.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::Batch;
+use crate::batch::{BatchSpec, BufferPool, Column, Dtype, HostTensor, RowValue, Slots, collate};
+use crate::{Error, ErrorKind, Result};
+
+/// What became of one row.
+#[derive(Debug)]
+pub(crate) enum Row {
+    /// The values of its columns that are no images, in column order.
+    Good(Vec<RowValue>),
+    /// It was left out.
+    Skipped,
+    /// It ends the batch.
+    Failed(Error),
+}
+
+/// Where the images of one column go.
+#[derive(Debug)]
+pub(crate) enum ImageColumn {
+    /// All of one size: rows of one buffer.
+    Fixed(Slots),
+    /// Each of its own size, stacked at the end if they agree.
+    Loose(Vec<OnceLock<HostTensor>>),
+}
+
+/// A batch in progress.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub(crate) sequence: u64,
+    pub(crate) epoch: u64,
+    pub(crate) index: usize,
+    spec: Option<BatchSpec>,
+    is_image: Arc<[bool]>,
+    images: Vec<ImageColumn>,
+    rows: Vec<OnceLock<Row>>,
+    ordinals: Vec<OnceLock<u64>>,
+    discarded: AtomicBool,
+}
+
+/// The shape of the batches of one loader.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Rows of a full batch.
+    pub(crate) batch_size: usize,
+    /// The images' fixed shape; `None` when the transform leaves sizes free.
+    pub(crate) spec: Option<BatchSpec>,
+    /// For each column, whether it holds images.
+    pub(crate) is_image: Arc<[bool]>,
+}
+
+impl Assembly {
+    /// An empty batch of `plan.batch_size` rows.
+    pub(crate) fn new(
+        plan: &Plan,
+        pool: &Arc<BufferPool>,
+        sequence: u64,
+        epoch: u64,
+        index: usize,
+    ) -> Result<Arc<Self>> {
+        let rows = plan.batch_size;
+        let images = plan.is_image.iter().filter(|&&is_image| is_image).map(|_| match &plan.spec {
+            Some(spec) => {
+                let spec = BatchSpec { batch_size: rows, ..*spec };
+                Ok(ImageColumn::Fixed(Slots::new(pool.take(spec.batch_bytes()?)?, rows, spec.row_bytes()?)?))
+            }
+            None => Ok(ImageColumn::Loose((0..rows).map(|_| OnceLock::new()).collect())),
+        });
+        Ok(Arc::new(Self {
+            sequence,
+            epoch,
+            index,
+            spec: plan.spec,
+            is_image: Arc::clone(&plan.is_image),
+            images: images.collect::<Result<_>>()?,
+            rows: (0..rows).map(|_| OnceLock::new()).collect(),
+            ordinals: (0..rows).map(|_| OnceLock::new()).collect(),
+            discarded: AtomicBool::new(false),
+        }))
+    }
+
+    /// The place of the `n`-th image column.
+    pub(crate) fn images(&self, n: usize) -> &ImageColumn {
+        &self.images[n]
+    }
+
+    /// Says what became of `row`; later words on the same row are ignored.
+    pub(crate) fn settle(&self, row: usize, ordinal: u64, outcome: Row) {
+        if let (Some(place), Some(number)) = (self.rows.get(row), self.ordinals.get(row)) {
+            let _ = number.set(ordinal);
+            let _ = place.set(outcome);
+        }
+    }
+
+    /// Decides that nobody will get this batch: it turned out too short.
+    pub(crate) fn discard(&self) {
+        self.discarded.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets go of the batch; the last one to do so gets it finished.
+    pub(crate) fn release(assembly: Arc<Self>, small: &Arc<BufferPool>) -> Option<Finished> {
+        let assembly = Arc::into_inner(assembly)?;
+        let (sequence, epoch, index) = (assembly.sequence, assembly.epoch, assembly.index);
+        let batch = match assembly.discarded.load(Ordering::Relaxed) {
+            true => None,
+            false => Some(assembly.finish(small, epoch, index)),
+        };
+        Some(Finished { sequence, batch })
+    }
+
+    fn finish(self, small: &Arc<BufferPool>, epoch: u64, index: usize) -> Result<Batch> {
+        let mut good = Vec::with_capacity(self.rows.len());
+        let mut samples = Vec::with_capacity(self.rows.len());
+        let mut values = Vec::with_capacity(self.rows.len());
+        let mut planned = 0;
+        for (row, (outcome, ordinal)) in self.rows.into_iter().zip(self.ordinals).enumerate() {
+            match outcome.into_inner() {
+                None => {}
+                Some(Row::Failed(error)) => return Err(error),
+                Some(Row::Skipped) => planned += 1,
+                Some(Row::Good(row_values)) => {
+                    planned += 1;
+                    good.push(row);
+                    values.push(row_values.into_iter());
+                    samples.extend(ordinal.into_inner());
+                }
+            }
+        }
+        let mut images = self.images.into_iter();
+        let mut columns = Vec::with_capacity(self.is_image.len());
+        for &is_image in self.is_image.iter() {
+            columns.push(match is_image {
+                true => image_column(images.next(), self.spec.as_ref(), &good, small)?,
+                false => collate(values.iter_mut().filter_map(Iterator::next).collect(), small)?,
+            });
+        }
+        Ok(Batch { epoch, index, len: good.len(), planned, samples, columns })
+    }
+}
+
+/// A batch that left its assembly, in the order in which batches were begun.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) sequence: u64,
+    /// `None` where the batch was discarded.
+    pub(crate) batch: Option<Result<Batch>>,
+}
+
+fn image_column(
+    column: Option<ImageColumn>,
+    spec: Option<&BatchSpec>,
+    good: &[usize],
+    pool: &Arc<BufferPool>,
+) -> Result<Column> {
+    match (column, spec) {
+        (Some(ImageColumn::Fixed(slots)), Some(spec)) => {
+            let row_bytes = spec.row_bytes()?;
+            let mut data = slots.into_buffer();
+            for (to, &from) in good.iter().enumerate().filter(|(to, from)| to != *from) {
+                data.copy_within(from * row_bytes..(from + 1) * row_bytes, to * row_bytes);
+            }
+            let (shape, strides) = spec.shape_and_strides(good.len());
+            Ok(Column::Tensor(HostTensor { data, dtype: spec.dtype, shape, strides }))
+        }
+        (Some(ImageColumn::Loose(rows)), _) => {
+            let images = rows.into_iter().filter_map(OnceLock::into_inner).collect();
+            stack(images, pool)
+        }
+        _ => Err(Error::new(ErrorKind::InvalidOption, "an image column has no place in the batch")),
+    }
+}
+
+/// Images of free size share a column only if their sizes happen to agree.
+fn stack(images: Vec<HostTensor>, pool: &Arc<BufferPool>) -> Result<Column> {
+    let Some(first) = images.first() else {
+        return Ok(Column::Tensor(HostTensor::contiguous(pool.take(0)?, Dtype::U8, vec![0])?));
+    };
+    let unequal = images.iter().enumerate().find(|(_, image)| image.shape != first.shape);
+    if let Some((row, other)) = unequal {
+        let message =
+            format!("images of unequal size in one batch: row 0 is {:?}, row {row} is {:?}", first.shape, other.shape);
+        let hint = "end the transform with a fixed size, such as RandomResizedCrop(224) or Resize((224, 224))";
+        return Err(Error::new(ErrorKind::InvalidOption, message).with_hint(hint));
+    }
+    let row_bytes = first.bytes().len();
+    let shape: Vec<usize> = std::iter::once(images.len()).chain(first.shape.iter().copied()).collect();
+    let strides = std::iter::once(first.shape.iter().product()).chain(first.strides.iter().copied()).collect();
+    let dtype = first.dtype;
+    let mut data = pool.take(row_bytes * images.len())?;
+    for (place, image) in data.chunks_exact_mut(row_bytes.max(1)).zip(&images) {
+        place.copy_from_slice(image.bytes());
+    }
+    Ok(Column::Tensor(HostTensor { data, dtype, shape, strides }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Layout, PageableAllocator};
+
+    fn plan() -> Plan {
+        let spec =
+            BatchSpec { batch_size: 4, height: 1, width: 2, channels: 1, dtype: Dtype::U8, layout: Layout::Nhwc };
+        Plan { batch_size: 4, spec: Some(spec), is_image: [true, false].into() }
+    }
+
+    fn fill(outcomes: Vec<Option<Row>>) -> Result<Batch> {
+        let pool = BufferPool::new(Arc::new(PageableAllocator), 1);
+        let assembly = Assembly::new(&plan(), &pool, 0, 3, 5).unwrap();
+        for (row, outcome) in outcomes.into_iter().enumerate() {
+            let Some(outcome) = outcome else { continue };
+            if let ImageColumn::Fixed(slots) = assembly.images(0) {
+                slots.claim(row).unwrap().fill(row as u8);
+            }
+            assembly.settle(row, 100 + row as u64, outcome);
+        }
+        let other = Arc::clone(&assembly);
+        assert!(Assembly::release(other, &pool).is_none(), "it is still held");
+        Assembly::release(assembly, &pool).unwrap().batch.unwrap()
+    }
+
+    fn good(label: i64) -> Option<Row> {
+        Some(Row::Good(vec![RowValue::Int(label)]))
+    }
+
+    fn bytes(batch: &Batch, column: usize) -> &[u8] {
+        let Column::Tensor(tensor) = &batch.columns[column] else { panic!("no tensor") };
+        tensor.bytes()
+    }
+
+    #[test]
+    fn the_last_holder_makes_the_batch() {
+        let batch = fill(vec![good(7), good(8), good(9), good(10)]).unwrap();
+        assert_eq!((batch.epoch, batch.index, batch.len()), (3, 5, 4));
+        assert_eq!(bytes(&batch, 0), [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(batch.samples, [100, 101, 102, 103]);
+    }
+
+    #[test]
+    fn skipped_rows_close_up() {
+        let batch = fill(vec![Some(Row::Skipped), good(8), Some(Row::Skipped), good(10)]).unwrap();
+        assert_eq!(bytes(&batch, 0), [1, 1, 3, 3]);
+        assert_eq!(bytes(&batch, 1), [8i64.to_le_bytes(), 10i64.to_le_bytes()].concat());
+        assert_eq!((batch.len(), batch.planned), (2, 4));
+    }
+
+    #[test]
+    fn a_short_last_batch_has_only_its_rows() {
+        let batch = fill(vec![good(7), None, None, None]).unwrap();
+        assert_eq!(bytes(&batch, 0), [0, 0]);
+        assert_eq!(batch.planned, 1);
+    }
+
+    #[test]
+    fn the_first_failed_row_is_the_error() {
+        let failed = |word: &str| Some(Row::Failed(Error::new(ErrorKind::Decode, word)));
+        let error = fill(vec![good(7), failed("second row"), failed("third row"), good(1)]).unwrap_err();
+        assert_eq!(error.message(), "second row");
+    }
+}

@@ -1,0 +1,230 @@
+//! From what a user asks to a configuration that is known to work. All checks that need no file happen here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Loader;
+use super::dataset::{Dataset, thread_count};
+use super::policy::{ErrorBudget, OnError};
+use super::run::Threads;
+use crate::batch::{BatchSpec, Dtype, HostAllocator, Layout, PageableAllocator};
+use crate::device::RowWriter;
+use crate::sample::{Shuffle, Split};
+use crate::shard::IoMethod;
+use crate::transform;
+use crate::{Error, ErrorKind, Result};
+
+/// Batches in flight beside the one in the consumer's hands, unless asked otherwise.
+const PREFETCH_DEFAULT: usize = 3;
+
+/// Samples that should be in flight for each decode thread, so that small batches do not starve them.
+const SAMPLES_PER_THREAD: usize = 16;
+
+/// More batches in flight than this help nobody.
+const PREFETCH_MAX: usize = 1024;
+
+/// Rows of a batch at most.
+const BATCH_SIZE_MAX: usize = 1 << 20;
+
+/// Decode threads at most.
+const THREADS_MAX: usize = 1024;
+
+/// Reader threads for storage that answers slowly but many requests at once.
+const READERS_REMOTE: usize = 8;
+
+/// Collects the options of a [`Loader`]; [`build`](Self::build) checks them.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until build()"]
+pub struct LoaderBuilder {
+    dataset: Dataset,
+    config: LoaderConfig,
+    threads: usize,
+    readers: usize,
+    prefetch: usize,
+    dtype: Option<Dtype>,
+    budget: ErrorBudget,
+    on_error: OnError,
+    quarantine: Option<PathBuf>,
+    allocator: Arc<dyn HostAllocator>,
+}
+
+/// Checked options of a loader.
+#[derive(Debug, Clone)]
+pub(crate) struct LoaderConfig {
+    pub(crate) batch_size: usize,
+    pub(crate) drop_last: bool,
+    pub(crate) shuffle: Shuffle,
+    pub(crate) shuffle_samples: usize,
+    pub(crate) split: Split,
+    pub(crate) seed: u64,
+    pub(crate) dtype: Dtype,
+    pub(crate) layout: Layout,
+    pub(crate) spec: Option<BatchSpec>,
+    pub(crate) prefetch: usize,
+    pub(crate) threads: Threads,
+}
+
+impl LoaderBuilder {
+    pub(crate) fn new(dataset: Dataset) -> Self {
+        let config = LoaderConfig {
+            batch_size: 1,
+            drop_last: false,
+            shuffle: Shuffle::None,
+            shuffle_samples: 1000,
+            split: Split::whole(),
+            seed: 0,
+            dtype: Dtype::U8,
+            layout: Layout::Nchw,
+            spec: None,
+            prefetch: 0,
+            threads: Threads { decode: 0, read: 0, prefetch: 0 },
+        };
+        Self {
+            dataset,
+            config,
+            threads: 0,
+            readers: 0,
+            prefetch: 0,
+            dtype: None,
+            budget: ErrorBudget::default(),
+            on_error: OnError::default(),
+            quarantine: None,
+            allocator: Arc::new(PageableAllocator),
+        }
+    }
+
+    /// Rows of a batch, 1 to 1,048,576. Default 1.
+    pub fn batch_size(mut self, batch_size: usize) -> Self {
+        self.config.batch_size = batch_size;
+        self
+    }
+
+    /// Whether a last batch that is not full is left out. Default no.
+    pub fn drop_last(mut self, drop_last: bool) -> Self {
+        self.config.drop_last = drop_last;
+        self
+    }
+
+    /// The order of samples. Default: as in the shards.
+    pub fn shuffle(mut self, shuffle: Shuffle) -> Self {
+        self.config.shuffle = shuffle;
+        self
+    }
+
+    /// Samples in the shuffle window of a stream. Default 1,000.
+    pub fn shuffle_samples(mut self, samples: usize) -> Self {
+        self.config.shuffle_samples = samples;
+        self
+    }
+
+    /// Which part of the samples this rank gets. Default: all.
+    pub fn split(mut self, split: Split) -> Self {
+        self.config.split = split;
+        self
+    }
+
+    /// What order and augmentation derive from, with epoch and sample. Default 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.config.seed = seed;
+        self
+    }
+
+    /// Threads that decode, 0 for all cores this process may use. Default 0.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Threads that read, 0 for one on mapped shards and 8 on others. Default 0.
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers;
+        self
+    }
+
+    /// Batches in flight beside the consumer's, 0 for 3, or more where batches are small. Default 0.
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.prefetch = batches;
+        self
+    }
+
+    /// Element type of images: `U8` or `F32`. Default: what the transform's last value step makes.
+    pub fn dtype(mut self, dtype: Dtype) -> Self {
+        self.dtype = Some(dtype);
+        self
+    }
+
+    /// Memory order of images. Default `[N, C, H, W]`.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.config.layout = layout;
+        self
+    }
+
+    /// What bad samples lead to. Default: an error.
+    pub fn on_error(mut self, on_error: OnError, budget: ErrorBudget) -> Self {
+        self.on_error = on_error;
+        self.budget = budget;
+        self
+    }
+
+    /// A file that gets a JSON line for every bad sample. Default: none.
+    pub fn quarantine(mut self, path: Option<PathBuf>) -> Self {
+        self.quarantine = path;
+        self
+    }
+
+    /// Where batch memory comes from. Default: ordinary memory.
+    pub fn allocator(mut self, allocator: Arc<dyn HostAllocator>) -> Self {
+        self.allocator = allocator;
+        self
+    }
+
+    /// Checks the options and makes the loader; no thread starts before the first epoch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] naming the option, its value and the legal range.
+    pub fn build(mut self) -> Result<Loader> {
+        let in_range = |name: &str, value: usize, max: usize| match (1..=max).contains(&value) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::InvalidOption, format!("{name}={value} is not between 1 and {max}"))),
+        };
+        in_range("batch_size", self.config.batch_size, BATCH_SIZE_MAX)?;
+        self.config.split.check()?;
+        if self.on_error == OnError::Replace && self.dataset.len().is_none() {
+            let error = Error::new(ErrorKind::InvalidOption, "a stream has no other sample to replace a bad one with");
+            return Err(error.with_hint("use on_error=\"skip\", or an index: access=\"indexed\""));
+        }
+        self.config.spec = self.image_spec()?;
+        let decode = thread_count(self.threads);
+        in_range("threads", decode, THREADS_MAX)?;
+        let wanted = (decode * SAMPLES_PER_THREAD).div_ceil(self.config.batch_size).max(PREFETCH_DEFAULT);
+        let prefetch = if self.prefetch == 0 { wanted.min(PREFETCH_MAX) } else { self.prefetch };
+        in_range("prefetch", prefetch, PREFETCH_MAX)?;
+        let read = match (self.readers, self.dataset.options().shards.io) {
+            (0, IoMethod::Read) => READERS_REMOTE,
+            (0, _) => 1,
+            (readers, _) => readers,
+        };
+        in_range("readers", read, THREADS_MAX)?;
+        self.config.prefetch = prefetch;
+        self.config.threads = Threads { decode, read, prefetch };
+        Loader::assemble(self.dataset, self.config, self.on_error, self.budget, self.quarantine, self.allocator)
+    }
+
+    /// The fixed shape of image columns, where the transform fixes one.
+    fn image_spec(&mut self) -> Result<Option<BatchSpec>> {
+        let options = self.dataset.options();
+        let made = match options.transform.value().dtype {
+            transform::Dtype::U8 => Dtype::U8,
+            _ => Dtype::F32,
+        };
+        self.config.dtype = self.dtype.unwrap_or(made);
+        let LoaderConfig { batch_size, dtype, layout, .. } = self.config;
+        let channels = usize::from(options.decode.mode.channels());
+        let (height, width) = options.transform.output_size().unwrap_or((1, 1));
+        let spec = BatchSpec { batch_size, height: height as usize, width: width as usize, channels, dtype, layout };
+        // Made here for its checks: whether dtype and transform agree, whether a batch fits in memory.
+        RowWriter::new(spec, options.transform.value())?;
+        spec.batch_bytes()?;
+        Ok(options.transform.output_size().map(|_| spec))
+    }
+}

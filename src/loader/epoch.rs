@@ -1,0 +1,118 @@
+//! One pass over a data set as an iterator. It holds the run while it lasts, hands it back to its loader at the end of
+//! the epoch, and stops it when dropped early.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::run::{Next, Run};
+use super::stats::Counters;
+use super::{Batch, Shared};
+use crate::Result;
+
+/// The batches of one epoch, in order.
+#[derive(Debug)]
+pub struct Epoch {
+    shared: Arc<Shared>,
+    run: Option<Run>,
+    counters: Option<Arc<Counters>>,
+    number: u64,
+}
+
+/// What [`Epoch::poll`] found.
+#[derive(Debug)]
+pub enum Poll {
+    /// The next batch, or the error that stands in its place and ends the epoch.
+    Ready(Result<Batch>),
+    /// The epoch is over.
+    Done,
+    /// Nothing within the time given.
+    Pending,
+}
+
+/// How long the iterator sleeps at a time; it is woken by every batch, so this bounds nothing but idle wake-ups.
+const WAIT: Duration = Duration::from_secs(60);
+
+impl Epoch {
+    pub(super) fn new(shared: Arc<Shared>, run: Run) -> Self {
+        let counters = Some(run.counters());
+        let number = run.epoch;
+        Self { shared, run: Some(run), counters, number }
+    }
+
+    /// Which epoch this is.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits for the next batch for at most `timeout`: for callers that must look at something else in between.
+    pub fn poll(&mut self, timeout: Duration) -> Poll {
+        let started = Instant::now();
+        loop {
+            let Some(run) = &mut self.run else { return Poll::Done };
+            let left = timeout.saturating_sub(started.elapsed());
+            match run.next(left) {
+                Err(error) => {
+                    self.run = None;
+                    return Poll::Ready(Err(error));
+                }
+                Ok(Next::Batch(Ok(batch))) => {
+                    let (epoch, position) = (run.epoch, run.position);
+                    self.delivered(started.elapsed(), epoch, position);
+                    return Poll::Ready(Ok(batch));
+                }
+                Ok(Next::Batch(Err(error))) => {
+                    self.run = None;
+                    return Poll::Ready(Err(error));
+                }
+                Ok(Next::EpochEnd) => {
+                    let (epoch, position) = (run.epoch, run.position);
+                    self.over(epoch, position);
+                    return Poll::Done;
+                }
+                Ok(Next::Discarded) => {}
+                Ok(Next::Pending) => {
+                    if let Some(counters) = &self.counters {
+                        counters.waited(started.elapsed());
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn delivered(&self, waited: Duration, epoch: u64, position: usize) {
+        if let Some(counters) = &self.counters {
+            counters.delivered(waited);
+        }
+        let mut place = self.shared.place();
+        place.delivered_epoch = epoch;
+        place.delivered = position;
+    }
+
+    /// The state after the last batch is the start of the next epoch.
+    fn over(&mut self, epoch: u64, position: usize) {
+        {
+            let mut place = self.shared.place();
+            place.delivered_epoch = epoch;
+            place.delivered = position;
+        }
+        if let Some(run) = self.run.take() {
+            self.shared.keep(run);
+        }
+    }
+}
+
+impl Iterator for Epoch {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.poll(WAIT) {
+                Poll::Ready(batch) => return Some(batch),
+                Poll::Done => return None,
+                Poll::Pending => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What every thread of a run shares and none changes: the data set, the shape of a batch, the rules, the counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::assembly::Plan;
+use super::builder::LoaderConfig;
+use super::dataset::Dataset;
+use super::policy::Quarantine;
+use super::stats::Counters;
+use crate::Result;
+use crate::batch::{BatchSpec, BufferPool, HostAllocator};
+use crate::device::RowWriter;
+use crate::sample::{EpochPlan, Shuffle, Split};
+
+/// The shared, immutable part of a run.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) dataset: Dataset,
+    pub(crate) plan: Plan,
+    pub(crate) drop_last: bool,
+    pub(crate) shuffle: Shuffle,
+    pub(crate) shuffle_samples: usize,
+    pub(crate) split: Split,
+    pub(crate) seed: u64,
+    pub(crate) dtype: crate::batch::Dtype,
+    pub(crate) layout: crate::batch::Layout,
+    pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) counters: Arc<Counters>,
+    /// Buffers of whole batches.
+    pub(crate) pool: Arc<BufferPool>,
+    /// Buffers of labels and other small columns, not kept.
+    pub(crate) small: Arc<BufferPool>,
+    stopped: AtomicBool,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        dataset: Dataset,
+        config: &LoaderConfig,
+        quarantine: Arc<Quarantine>,
+        counters: Arc<Counters>,
+        allocator: Arc<dyn HostAllocator>,
+    ) -> Self {
+        let is_image = dataset.fields().iter().map(super::field::FieldSpec::is_image).collect();
+        Self {
+            plan: Plan { batch_size: config.batch_size, spec: config.spec, is_image },
+            dataset,
+            drop_last: config.drop_last,
+            shuffle: config.shuffle,
+            shuffle_samples: config.shuffle_samples,
+            split: config.split,
+            seed: config.seed,
+            dtype: config.dtype,
+            layout: config.layout,
+            quarantine,
+            counters,
+            // Those in flight, one in the consumer's hands, one it has not let go of yet.
+            pool: BufferPool::new(Arc::clone(&allocator), config.prefetch + 2),
+            small: BufferPool::new(allocator, 0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// The order of this rank's samples in `epoch`.
+    pub(crate) fn epoch_plan(&self, epoch: u64) -> Result<EpochPlan> {
+        let shard_lens = self.dataset.index().map(|index| index.shard_lens()).unwrap_or_default();
+        EpochPlan::new(&shard_lens, self.shuffle, self.seed, epoch, self.split)
+    }
+
+    /// How an image of `height` x `width` with `channels` is written into a row.
+    pub(crate) fn writer(&self, height: usize, width: usize) -> Result<RowWriter> {
+        let options = self.dataset.options();
+        let channels = usize::from(options.decode.mode.channels());
+        let spec = BatchSpec { batch_size: 1, height, width, channels, dtype: self.dtype, layout: self.layout };
+        RowWriter::new(spec, options.transform.value())
+    }
+
+    /// Tells every thread to drop what it has and end.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}

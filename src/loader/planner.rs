@@ -1,0 +1,199 @@
+//! Gives every sample its batch and its row, epoch after epoch. It is a pure walk over the epoch's plan: one caller at
+//! a time holds it, reading and decoding happen elsewhere.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam::channel::{Receiver, Sender};
+
+use super::assembly::{Assembly, Finished};
+use super::dataset::RawSample;
+use super::pipeline::Pipeline;
+use super::stream::StreamFeed;
+use crate::Result;
+use crate::sample::EpochPlan;
+
+/// What the threads of a run send to the consumer.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A batch, in its place in the sequence.
+    Batch(Finished),
+    /// The epoch before this place in the sequence is over.
+    EpochEnd { sequence: u64 },
+}
+
+impl Output {
+    pub(crate) fn sequence(&self) -> u64 {
+        match self {
+            Self::Batch(Finished { sequence, .. }) | Self::EpochEnd { sequence } => *sequence,
+        }
+    }
+}
+
+/// One sample's place: where it goes and how its bytes are got.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) assembly: Arc<Assembly>,
+    pub(crate) row: usize,
+    /// Place in the epoch, for the choice of a replacement.
+    pub(crate) position: usize,
+    pub(crate) plan: Option<Arc<EpochPlan>>,
+    pub(crate) bytes: Bytes,
+}
+
+/// How a task's bytes are got.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// By reading this sample of the index.
+    Indexed(usize),
+    /// They came with the stream.
+    Streamed(Box<Result<RawSample>>),
+}
+
+/// Walks the epochs; one permit is taken for each batch begun and comes back when the consumer has taken it.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    pipeline: Arc<Pipeline>,
+    permits: Receiver<()>,
+    stop: Receiver<()>,
+    output: Sender<Output>,
+    feed: Feed,
+    epoch: u64,
+    sequence: u64,
+    batch_index: usize,
+    current: Option<(Arc<Assembly>, usize)>,
+}
+
+#[derive(Debug)]
+enum Feed {
+    Indexed { plan: Arc<EpochPlan>, position: usize },
+    Stream(Box<StreamFeed>),
+}
+
+impl Planner {
+    /// A planner that begins at `position` of `epoch`.
+    pub(crate) fn new(
+        pipeline: Arc<Pipeline>,
+        permits: Receiver<()>,
+        stop: Receiver<()>,
+        output: Sender<Output>,
+        epoch: u64,
+        position: usize,
+    ) -> Result<Self> {
+        let feed = Feed::open(&pipeline, epoch, position)?;
+        let batch_index = position / pipeline.plan.batch_size;
+        Ok(Self { pipeline, permits, stop, output, feed, epoch, sequence: 0, batch_index, current: None })
+    }
+
+    /// The next sample's place. Blocks while every batch in flight is full and waiting for the consumer; `None` when
+    /// the run is stopped, or when an epoch has nothing to give.
+    pub(crate) fn next(&mut self) -> Option<Result<Task>> {
+        let mut ended_empty = false;
+        loop {
+            if self.epoch_is_over() {
+                if ended_empty {
+                    return None;
+                }
+                // An epoch that gives no batch at all would otherwise be repeated without end.
+                ended_empty = self.batch_index == 0;
+                if let Err(error) = self.end_epoch() {
+                    return Some(Err(error));
+                }
+                if ended_empty {
+                    return None;
+                }
+                continue;
+            }
+            if self.current.is_none()
+                && let Err(stopped) = self.begin_batch()
+            {
+                return stopped.map(Err);
+            }
+            let Some(task) = self.place_next() else { continue };
+            return Some(Ok(task));
+        }
+    }
+
+    fn epoch_is_over(&mut self) -> bool {
+        let drop_last = self.pipeline.drop_last;
+        match &mut self.feed {
+            Feed::Indexed { plan, position } => {
+                let left = plan.len().saturating_sub(*position);
+                left == 0 || (drop_last && self.current.is_none() && left < self.pipeline.plan.batch_size)
+            }
+            Feed::Stream(stream) => stream.is_over(),
+        }
+    }
+
+    /// Takes a permit and begins a batch. `Err(None)` when the run was stopped meanwhile.
+    fn begin_batch(&mut self) -> Result<(), Option<crate::Error>> {
+        let waiting = Instant::now();
+        crossbeam::select! {
+            recv(self.permits) -> permit => permit.map_err(|_| None)?,
+            recv(self.stop) -> _ => return Err(None),
+        }
+        self.pipeline.counters.blocked(waiting.elapsed());
+        let pipeline = &self.pipeline;
+        let assembly = Assembly::new(&pipeline.plan, &pipeline.pool, self.sequence, self.epoch, self.batch_index);
+        self.current = Some((assembly.map_err(Some)?, 0));
+        self.sequence += 1;
+        self.batch_index += 1;
+        Ok(())
+    }
+
+    fn place_next(&mut self) -> Option<Task> {
+        let (assembly, row) = self.current.as_mut()?;
+        let (position, plan, bytes) = match &mut self.feed {
+            Feed::Indexed { plan, position } => {
+                let at = *position;
+                *position += 1;
+                (at, Some(Arc::clone(plan)), Bytes::Indexed(plan.at(at)))
+            }
+            Feed::Stream(stream) => {
+                let (position, sample) = stream.next()?;
+                (position, None, Bytes::Streamed(Box::new(sample)))
+            }
+        };
+        let task = Task { assembly: Arc::clone(assembly), row: *row, position, plan, bytes };
+        *row += 1;
+        if *row == self.pipeline.plan.batch_size {
+            self.close_batch();
+        }
+        Some(task)
+    }
+
+    /// Lets go of the batch that is being planned; its rows finish it.
+    fn close_batch(&mut self) {
+        let Some((assembly, _)) = self.current.take() else { return };
+        if let Some(finished) = Assembly::release(assembly, &self.pipeline.small) {
+            let _ = self.output.send(Output::Batch(finished));
+        }
+    }
+
+    fn end_epoch(&mut self) -> Result<()> {
+        if let Some((assembly, rows)) = self.current.take() {
+            if self.pipeline.drop_last && rows < self.pipeline.plan.batch_size {
+                // Rows under way still hold the batch: whoever is last finds it dropped.
+                assembly.discard();
+                self.batch_index -= 1;
+            }
+            self.current = Some((assembly, rows));
+            self.close_batch();
+        }
+        let _ = self.output.send(Output::EpochEnd { sequence: self.sequence });
+        self.sequence += 1;
+        self.epoch += 1;
+        self.batch_index = 0;
+        self.feed = Feed::open(&self.pipeline, self.epoch, 0)?;
+        Ok(())
+    }
+}
+
+impl Feed {
+    fn open(pipeline: &Arc<Pipeline>, epoch: u64, position: usize) -> Result<Self> {
+        match pipeline.dataset.index() {
+            Some(_) => Ok(Self::Indexed { plan: Arc::new(pipeline.epoch_plan(epoch)?), position }),
+            None => Ok(Self::Stream(Box::new(StreamFeed::open(pipeline, epoch, position)?))),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The threads of one pass over a data set, and the channels between them: readers fill a bounded queue of jobs, decode
+//! threads empty it, finished batches go to one consumer, and permits flow back. Dropping a run stops all of it.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
+use crossbeam::sync::WaitGroup;
+
+use super::Batch;
+use super::pipeline::Pipeline;
+use super::planner::{self, Output, Planner};
+use super::stats::Counters;
+use super::worker::{Intake, Job, Worker};
+use crate::sample::EpochPlan;
+use crate::{Error, ErrorKind, Result};
+
+/// Jobs that may wait for a decode thread, per thread: enough that none runs dry while a reader waits for storage.
+const JOBS_PER_THREAD: usize = 8;
+
+/// Samples ahead of its own reading whose bytes a reader asks storage for.
+const READ_AHEAD: usize = 32;
+
+/// How many threads of each kind a run has, and how many batches are in flight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Threads {
+    pub(crate) decode: usize,
+    pub(crate) read: usize,
+    pub(crate) prefetch: usize,
+}
+
+/// A pass over the data set that goes on over epoch boundaries until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pipeline: Arc<Pipeline>,
+    output: Receiver<Output>,
+    permits: Sender<()>,
+    /// Dropped to wake whoever waits for a permit.
+    stop: Option<Sender<()>>,
+    /// Dropped by every thread when it ends.
+    ended: Option<WaitGroup>,
+    pool: Option<rayon::ThreadPool>,
+    readers: Vec<std::thread::JoinHandle<()>>,
+    pid: u32,
+    early: BTreeMap<u64, Output>,
+    next: u64,
+    /// The epoch whose batches come next, and the samples of it that were delivered.
+    pub(crate) epoch: u64,
+    pub(crate) position: usize,
+}
+
+/// What a consumer gets when it asks.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Batch(Result<Batch>),
+    EpochEnd,
+    /// A batch that was too short to deliver; ask again.
+    Discarded,
+    /// Nothing yet.
+    Pending,
+}
+
+impl Run {
+    /// Starts the threads at sample `position` of `epoch`.
+    pub(crate) fn start(pipeline: Arc<Pipeline>, threads: Threads, epoch: u64, position: usize) -> Result<Self> {
+        let (permits, permits_out) = channel::bounded(threads.prefetch);
+        for _ in 0..threads.prefetch {
+            let _ = permits.send(());
+        }
+        let (stop, stopped) = channel::bounded::<()>(0);
+        let (finished, output) = channel::unbounded();
+        let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(READ_AHEAD));
+        let planner =
+            Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, position)?;
+        let ended = WaitGroup::new();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.decode)
+            .thread_name(|n| format!("brimful-decode-{n}"))
+            .build()
+            .map_err(|error| Error::new(ErrorKind::Io, "cannot start the decode threads").with_source(error))?;
+        let mut run = Self {
+            pipeline: Arc::clone(&pipeline),
+            output,
+            permits,
+            stop: Some(stop),
+            ended: Some(ended.clone()),
+            pool: None,
+            readers: Vec::new(),
+            pid: std::process::id(),
+            early: BTreeMap::new(),
+            next: 0,
+            epoch,
+            position,
+        };
+        for _ in 0..threads.decode {
+            let worker = Worker::new(Arc::clone(&pipeline), Intake::Queue(jobs.clone()), finished.clone())?;
+            let ended = ended.clone();
+            pool.spawn(move || {
+                // The options were checked when the loader was built, so a decoder can always be made.
+                let _ = worker.run();
+                drop(ended);
+            });
+        }
+        run.pool = Some(pool);
+        let planner = Arc::new(Mutex::new(planner));
+        for n in 0..threads.read {
+            let reader = Reader {
+                pipeline: Arc::clone(&pipeline),
+                planner: Arc::clone(&planner),
+                queue: queue.clone(),
+                stopped: stopped.clone(),
+                output: finished.clone(),
+                checked: HashMap::new(),
+            };
+            let ended = ended.clone();
+            let spawned = std::thread::Builder::new().name(format!("brimful-read-{n}")).spawn(move || {
+                reader.run();
+                drop(ended);
+            });
+            run.readers.push(spawned.map_err(|error| Error::io("cannot start a reader thread", error))?);
+        }
+        Ok(run)
+    }
+
+    /// The next thing in order, after at most `timeout`.
+    ///
+    /// # Errors
+    /// In a child process that was forked from the one whose threads do the work.
+    pub(crate) fn next(&mut self, timeout: Duration) -> Result<Next> {
+        if self.is_foreign() {
+            let message = "this iterator's threads ran in the parent process and did not come along with the fork";
+            let hint = "make a new iterator in the child: iter(loader)";
+            return Err(Error::new(ErrorKind::Cancelled, message).with_hint(hint));
+        }
+        let deadline = Instant::now() + timeout;
+        let output = loop {
+            if let Some(output) = self.early.remove(&self.next) {
+                break output;
+            }
+            match self.output.recv_deadline(deadline) {
+                Ok(output) => drop(self.early.insert(output.sequence(), output)),
+                Err(RecvTimeoutError::Timeout) => return Ok(Next::Pending),
+                Err(RecvTimeoutError::Disconnected) => match self.early.pop_first() {
+                    // The threads are gone: what is left is the error that ended them.
+                    Some((_, output)) => break output,
+                    None => return Ok(Next::EpochEnd),
+                },
+            }
+        };
+        self.next += 1;
+        Ok(match output {
+            Output::EpochEnd { .. } => {
+                self.epoch += 1;
+                self.position = 0;
+                Next::EpochEnd
+            }
+            Output::Batch(finished) => {
+                let _ = self.permits.try_send(());
+                match finished.batch {
+                    Some(batch) => {
+                        self.position += batch.as_ref().map_or(0, |batch| batch.planned);
+                        Next::Batch(batch)
+                    }
+                    None => Next::Discarded,
+                }
+            }
+        })
+    }
+
+    /// The counters that the threads of this run write.
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.pipeline.counters)
+    }
+
+    /// Whether the threads of this run belong to another process, from which this one was forked.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.pid != std::process::id()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            // Nothing here can be joined: the threads exist in the parent only, and their locks may be held.
+            std::mem::forget(self.pool.take());
+            std::mem::forget(std::mem::take(&mut self.readers));
+            std::mem::forget(self.ended.take());
+            std::mem::forget(self.stop.take());
+            return;
+        }
+        self.pipeline.stop();
+        self.stop = None;
+        if let Some(ended) = self.ended.take() {
+            ended.wait();
+        }
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+    }
+}
+
+/// A thread that brings samples' bytes into memory and queues them for decoding.
+struct Reader {
+    pipeline: Arc<Pipeline>,
+    planner: Arc<Mutex<Planner>>,
+    queue: Sender<Job>,
+    stopped: Receiver<()>,
+    output: Sender<Output>,
+    /// For each shard, the batch for which its file was last looked at.
+    checked: HashMap<usize, u64>,
+}
+
+impl Reader {
+    fn run(mut self) {
+        loop {
+            let task = self.planner.lock().unwrap_or_else(PoisonError::into_inner).next();
+            match task {
+                None => return,
+                Some(Err(error)) => {
+                    // No batch can hold this error: it takes the place of the next one, and the run is over.
+                    let finished = super::assembly::Finished { sequence: u64::MAX, batch: Some(Err(error)) };
+                    let _ = self.output.send(Output::Batch(finished));
+                    return;
+                }
+                Some(Ok(task)) => {
+                    if self.forward(task).is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads one sample and queues it; `None` when the run was stopped.
+    fn forward(&mut self, task: planner::Task) -> Option<()> {
+        let planner::Task { assembly, row, position, plan, bytes } = task;
+        let sample = match bytes {
+            planner::Bytes::Streamed(sample) => *sample,
+            planner::Bytes::Indexed(ordinal) => {
+                let started = Instant::now();
+                self.read_ahead(plan.as_deref(), position);
+                let batch = assembly.sequence;
+                let checked = &mut self.checked;
+                let sample = self.pipeline.dataset.read(ordinal, |shard| checked.insert(shard, batch) != Some(batch));
+                self.pipeline.counters.busy(super::Stage::Read, started.elapsed(), 1);
+                sample
+            }
+        };
+        if let Ok(sample) = &sample {
+            let bytes = sample.fields.iter().flatten().map(|field| field.bytes.len() as u64).sum();
+            self.pipeline.counters.read_bytes(bytes);
+        }
+        let job = Job { assembly, row, position, plan, sample, attempt: 0 };
+        let waiting = Instant::now();
+        crossbeam::select! {
+            send(self.queue, job) -> sent => sent.ok()?,
+            recv(self.stopped) -> _ => return None,
+        }
+        self.pipeline.counters.queued(waiting.elapsed());
+        Some(())
+    }
+
+    fn read_ahead(&self, plan: Option<&EpochPlan>, position: usize) {
+        let Some(plan) = plan else { return };
+        let first = if position == 0 { 0 } else { position + READ_AHEAD };
+        for ahead in first..=(position + READ_AHEAD).min(plan.len().saturating_sub(1)) {
+            self.pipeline.dataset.prefetch(plan.at(ahead));
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What each stage of a loader did and how long: items, failures, busy and waiting time, and from these the bottleneck.
+//! Counters only; nothing here decides how work is done.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A stage of the loader, in the order a sample passes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Bringing a sample's bytes into memory.
+    Read,
+    /// Compressed bytes to pixels.
+    Decode,
+    /// Crop, resample, flip, convert, normalise.
+    Transform,
+    /// Labels and other fields; rows into columns.
+    Batch,
+    /// Host memory to device memory.
+    Copy,
+    /// The consumer waiting for a batch.
+    Wait,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Self; 6] = [Self::Read, Self::Decode, Self::Transform, Self::Batch, Self::Copy, Self::Wait];
+
+    /// The stage's name in tables and JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Decode => "decode",
+            Self::Transform => "transform",
+            Self::Batch => "batch",
+            Self::Copy => "copy",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+/// Counters of one stage; written by many threads.
+#[derive(Debug, Default)]
+struct Counter {
+    items: AtomicU64,
+    failures: AtomicU64,
+    busy_ns: AtomicU64,
+    wait_ns: AtomicU64,
+}
+
+/// The live counters of a loader.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    stages: [Counter; 6],
+    bytes: AtomicU64,
+    /// Time decode threads spent waiting for a job.
+    starved_ns: AtomicU64,
+    /// Time the reader spent waiting because every batch in flight was full: the consumer is behind.
+    blocked_ns: AtomicU64,
+    /// Time the reader spent waiting for a place in the job queue: the decode threads are behind.
+    queued_ns: AtomicU64,
+    batches: AtomicU64,
+    skipped: AtomicU64,
+    replaced: AtomicU64,
+    /// Nanoseconds from `epoch_of_clock` to the first batch, 0 while there is none.
+    first_batch_ns: AtomicU64,
+    started: Instant,
+    decode_threads: usize,
+    read_threads: usize,
+}
+
+impl Counters {
+    pub(crate) fn new(decode_threads: usize, read_threads: usize) -> Self {
+        Self {
+            stages: Default::default(),
+            bytes: AtomicU64::new(0),
+            starved_ns: AtomicU64::new(0),
+            blocked_ns: AtomicU64::new(0),
+            queued_ns: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
+            first_batch_ns: AtomicU64::new(0),
+            started: Instant::now(),
+            decode_threads,
+            read_threads,
+        }
+    }
+
+    pub(crate) fn busy(&self, stage: Stage, time: Duration, items: u64) {
+        let counter = &self.stages[stage as usize];
+        counter.busy_ns.fetch_add(nanos(time), Relaxed);
+        counter.items.fetch_add(items, Relaxed);
+    }
+
+    pub(crate) fn failure(&self, stage: Stage) {
+        self.stages[stage as usize].failures.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// A decode thread waited for a job.
+    pub(crate) fn starved(&self, time: Duration) {
+        self.starved_ns.fetch_add(nanos(time), Relaxed);
+    }
+
+    /// A reader waited for the consumer to take a batch.
+    pub(crate) fn blocked(&self, time: Duration) {
+        self.blocked_ns.fetch_add(nanos(time), Relaxed);
+    }
+
+    /// A reader waited for a place in the job queue.
+    pub(crate) fn queued(&self, time: Duration) {
+        self.queued_ns.fetch_add(nanos(time), Relaxed);
+    }
+
+    pub(crate) fn skipped(&self) {
+        self.skipped.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn replaced(&self) {
+        self.replaced.fetch_add(1, Relaxed);
+    }
+
+    /// The consumer waited for `time` and got nothing yet.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.stages[Stage::Wait as usize].busy_ns.fetch_add(nanos(time), Relaxed);
+    }
+
+    /// The consumer got a batch after waiting for `time`.
+    pub(crate) fn delivered(&self, time: Duration) {
+        self.batches.fetch_add(1, Relaxed);
+        let counter = &self.stages[Stage::Wait as usize];
+        counter.items.fetch_add(1, Relaxed);
+        counter.busy_ns.fetch_add(nanos(time), Relaxed);
+        let _ = self.first_batch_ns.compare_exchange(0, nanos(self.started.elapsed()).max(1), Relaxed, Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> Stats {
+        let wall = self.started.elapsed();
+        let seconds = |counter: &AtomicU64| counter.load(Relaxed) as f64 * 1e-9;
+        let share = |time_s: f64, threads: usize| {
+            (time_s / (wall.as_secs_f64() * threads.max(1) as f64).max(1e-9)).clamp(0.0, 1.0)
+        };
+        let waits = |stage| match stage {
+            Stage::Read => (seconds(&self.blocked_ns) + seconds(&self.queued_ns), self.read_threads),
+            Stage::Decode => (seconds(&self.starved_ns), self.decode_threads),
+            Stage::Transform | Stage::Batch => (0.0, self.decode_threads),
+            Stage::Copy | Stage::Wait => (0.0, 1),
+        };
+        let stages = Stage::ALL.map(|stage| {
+            let counter = &self.stages[stage as usize];
+            let (wait_s, threads) = waits(stage);
+            let busy_s = seconds(&counter.busy_ns);
+            StageStats {
+                stage,
+                items: counter.items.load(Relaxed),
+                failures: counter.failures.load(Relaxed),
+                busy_share: share(busy_s, threads),
+                wait_share: share(wait_s + seconds(&counter.wait_ns), threads),
+            }
+        });
+        let first = self.first_batch_ns.load(Relaxed);
+        let mut stats = Stats {
+            wall,
+            samples: stages[Stage::Batch as usize].items,
+            batches: self.batches.load(Relaxed),
+            bytes_read: self.bytes.load(Relaxed),
+            skipped: self.skipped.load(Relaxed),
+            replaced: self.replaced.load(Relaxed),
+            time_to_first_batch: (first > 0).then(|| Duration::from_nanos(first)),
+            decode_threads: self.decode_threads,
+            read_threads: self.read_threads,
+            consumer_behind_share: share(seconds(&self.blocked_ns), self.read_threads),
+            stages,
+            bottleneck: Bottleneck::Unknown,
+        };
+        stats.bottleneck = Bottleneck::of(&stats);
+        stats
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A snapshot of a loader's work since it was built.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Time since the threads were started.
+    pub wall: Duration,
+    /// Samples that were finished.
+    pub samples: u64,
+    /// Batches that were delivered.
+    pub batches: u64,
+    /// Bytes of the fields that were read.
+    pub bytes_read: u64,
+    /// Samples left out because they were bad.
+    pub skipped: u64,
+    /// Samples put in the place of bad ones.
+    pub replaced: u64,
+    /// From the start of the threads to the first batch in the consumer's hands.
+    pub time_to_first_batch: Option<Duration>,
+    /// Threads that decode and transform.
+    pub decode_threads: usize,
+    /// Threads that read.
+    pub read_threads: usize,
+    /// Share of the time that the readers stood still because no batch was taken, 0 to 1.
+    pub consumer_behind_share: f64,
+    /// One row a stage, in order.
+    pub stages: [StageStats; 6],
+    /// The stage that limits throughput.
+    pub bottleneck: Bottleneck,
+}
+
+impl Stats {
+    /// The row of one stage.
+    #[must_use]
+    pub fn stage(&self, stage: Stage) -> &StageStats {
+        &self.stages[stage as usize]
+    }
+}
+
+/// What one stage did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageStats {
+    /// Which stage.
+    pub stage: Stage,
+    /// Items that passed: samples, and batches for `wait`.
+    pub items: u64,
+    /// Items that failed.
+    pub failures: u64,
+    /// Thread-seconds at work over threads times wall time, 0 to 1. For `wait`: the consumer's waiting time.
+    pub busy_share: f64,
+    /// Thread-seconds spent waiting for another stage over threads times wall time, 0 to 1.
+    pub wait_share: f64,
+}
+
+/// What limits a loader's throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Bottleneck {
+    /// Too little has happened to tell.
+    Unknown,
+    /// Storage delivers slower than the decode threads work: they wait for bytes.
+    Read,
+    /// The decode threads are busy all the time, mostly decoding.
+    Decode,
+    /// The decode threads are busy all the time, mostly resampling and converting.
+    Transform,
+    /// Batches wait for the consumer: the loader is faster than what it feeds.
+    Consumer,
+}
+
+impl Bottleneck {
+    /// The word that tables and JSON use.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Read => "read",
+            Self::Decode => "decode",
+            Self::Transform => "transform",
+            Self::Consumer => "consumer",
+        }
+    }
+
+    /// The rule: whoever makes the others wait. The decode threads stand between storage and consumer, so their idle
+    /// time tells that they are not the limit, and who keeps the readers waiting tells which side is.
+    fn of(stats: &Stats) -> Self {
+        if stats.batches == 0 {
+            return Self::Unknown;
+        }
+        let decode = stats.stage(Stage::Decode);
+        let transform = stats.stage(Stage::Transform);
+        let waits = stats.stage(Stage::Wait).busy_share;
+        if decode.wait_share > IDLE_SHARE {
+            // The consumer's own waiting settles it where both sides had idle moments.
+            return if stats.consumer_behind_share > waits { Self::Consumer } else { Self::Read };
+        }
+        if transform.busy_share > decode.busy_share { Self::Transform } else { Self::Decode }
+    }
+}
+
+/// Decode threads that wait for more than this share of the time are not the limit.
+const IDLE_SHARE: f64 = 0.25;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(starved: f64, blocked: f64, consumer_waits: f64, decode: f64, transform: f64) -> Bottleneck {
+        let counters = Counters::new(1, 1);
+        let mut stats = counters.snapshot();
+        stats.batches = 10;
+        stats.consumer_behind_share = blocked;
+        stats.stages[Stage::Decode as usize].wait_share = starved;
+        stats.stages[Stage::Decode as usize].busy_share = decode;
+        stats.stages[Stage::Transform as usize].busy_share = transform;
+        stats.stages[Stage::Wait as usize].busy_share = consumer_waits;
+        Bottleneck::of(&stats)
+    }
+
+    #[test]
+    fn whoever_makes_the_others_wait_is_the_bottleneck() {
+        assert_eq!(stats(0.9, 0.0, 0.9, 0.1, 0.0), Bottleneck::Read);
+        assert_eq!(stats(0.8, 0.9, 0.0, 0.2, 0.0), Bottleneck::Consumer);
+        assert_eq!(stats(0.02, 0.0, 0.9, 0.9, 0.05), Bottleneck::Decode);
+        assert_eq!(stats(0.02, 0.0, 0.9, 0.3, 0.6), Bottleneck::Transform);
+    }
+
+    #[test]
+    fn shares_never_leave_zero_to_one() {
+        let counters = Counters::new(2, 1);
+        counters.busy(Stage::Decode, Duration::from_secs(1000), 1);
+        counters.delivered(Duration::ZERO);
+        let stats = counters.snapshot();
+        assert!(
+            stats.stages.iter().all(|s| (0.0..=1.0).contains(&s.busy_share) && (0.0..=1.0).contains(&s.wait_share))
+        );
+        assert!(stats.time_to_first_batch.is_some());
+    }
+}

@@ -1,0 +1,176 @@
+//! Samples of shards that can only be read from front to back: shard after shard, shuffled in a window. It numbers
+//! samples in the order it meets them, so order is still a function of seed, epoch and rank alone.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::dataset::{RawField, RawSample, missing, path_text};
+use super::pipeline::Pipeline;
+use crate::sample::{Groups, Sample, Shuffle, ShuffleBuffer, StreamOrder, StreamSplit, group_by_key};
+use crate::shard::{Member, ShardStream};
+use crate::{Error, ErrorKind, Result};
+
+/// The samples of one epoch of one rank.
+pub(crate) struct StreamFeed {
+    pipeline: Arc<Pipeline>,
+    shards: std::vec::IntoIter<usize>,
+    current: Option<OpenShard>,
+    split: Option<StreamSplit<Met>>,
+    shuffled: ShuffleBuffer<Met>,
+    /// Samples met so far, over all shards and ranks.
+    met: u64,
+    /// Samples given so far.
+    given: usize,
+    ahead: Option<Met>,
+}
+
+/// A sample as it was met, or what stood in its place; shared, since a rank that the last round does not reach gets
+/// the first sample once more.
+type Met = Arc<Mutex<Option<Result<RawSample>>>>;
+
+/// The shard that is being read.
+struct OpenShard {
+    url: Arc<str>,
+    samples: Groups<Offsets, (Member, (Bytes, u64))>,
+}
+
+/// Members of a stream with their data and its offset.
+struct Offsets(ShardStream);
+
+impl Iterator for Offsets {
+    type Item = Result<(Member, (Bytes, u64))>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let member = self.0.next()?;
+        Some(member.map(|(member, bytes)| {
+            let offset = member.offset;
+            (member, (bytes, offset))
+        }))
+    }
+}
+
+impl std::fmt::Debug for StreamFeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamFeed").field("met", &self.met).field("given", &self.given).finish_non_exhaustive()
+    }
+}
+
+impl StreamFeed {
+    /// Opens `epoch` and passes over its first `position` samples.
+    pub(crate) fn open(pipeline: &Arc<Pipeline>, epoch: u64, position: usize) -> Result<Self> {
+        let shards = pipeline.dataset.paths().len();
+        let is_shuffled = pipeline.shuffle != Shuffle::None;
+        let order = StreamOrder::new(shards, is_shuffled, pipeline.seed, epoch);
+        let window = if is_shuffled { pipeline.shuffle_samples.max(1) } else { 1 };
+        let mut feed = Self {
+            pipeline: Arc::clone(pipeline),
+            shards: order.iter().collect::<Vec<_>>().into_iter(),
+            current: None,
+            split: Some(StreamSplit::new(pipeline.split)?),
+            shuffled: ShuffleBuffer::new(window, pipeline.seed, epoch, pipeline.split.rank as u64)?,
+            met: 0,
+            given: 0,
+            ahead: None,
+        };
+        for _ in 0..position {
+            if feed.next().is_none() {
+                break;
+            }
+        }
+        Ok(feed)
+    }
+
+    /// Whether nothing is left; reads ahead by one sample to know.
+    pub(crate) fn is_over(&mut self) -> bool {
+        if self.ahead.is_none() {
+            self.ahead = self.shuffle_next();
+        }
+        self.ahead.is_none()
+    }
+
+    /// The next sample and its place in the epoch.
+    pub(crate) fn next(&mut self) -> Option<(usize, Result<RawSample>)> {
+        let met = self.ahead.take().or_else(|| self.shuffle_next())?;
+        let position = self.given;
+        self.given += 1;
+        let mut sample = met.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first sample is taken twice only to fill up the last round, and then it is a copy that is left behind.
+        let taken = match &*sample {
+            Some(Ok(raw)) if Arc::strong_count(&met) > 1 => Ok(raw.clone()),
+            _ => sample.take().unwrap_or_else(|| Err(Error::new(ErrorKind::Cancelled, "a sample was taken twice"))),
+        };
+        Some((position, taken))
+    }
+
+    fn shuffle_next(&mut self) -> Option<Met> {
+        loop {
+            let Some(sample) = self.split_next() else { return self.shuffled.pop() };
+            if let Some(out) = self.shuffled.push(sample) {
+                return Some(out);
+            }
+        }
+    }
+
+    /// The next sample of this rank, in the order of the shards.
+    fn split_next(&mut self) -> Option<Met> {
+        loop {
+            match self.read_next() {
+                Some(sample) => {
+                    let met = Arc::new(Mutex::new(Some(sample)));
+                    if let Some(mine) = self.split.as_mut().and_then(|split| split.push(met)) {
+                        return Some(mine);
+                    }
+                }
+                None => return self.split.take().and_then(StreamSplit::finish),
+            }
+        }
+    }
+
+    /// The next sample of any rank.
+    fn read_next(&mut self) -> Option<Result<RawSample>> {
+        loop {
+            let Some(shard) = &mut self.current else {
+                if let Err(error) = self.open_shard()? {
+                    return Some(Err(error));
+                }
+                continue;
+            };
+            let Some(sample) = shard.samples.next() else {
+                self.current = None;
+                continue;
+            };
+            let url = Arc::clone(&shard.url);
+            self.met += 1;
+            return Some(sample.and_then(|sample| self.raw(self.met - 1, url, sample)));
+        }
+    }
+
+    fn open_shard(&mut self) -> Option<Result<()>> {
+        let path = &self.pipeline.dataset.paths()[self.shards.next()?];
+        let options = self.pipeline.dataset.options();
+        Some(ShardStream::open(path, &options.shards).map(|stream| {
+            let samples = group_by_key(Offsets(stream), &options.grouping);
+            self.current = Some(OpenShard { url: path_text(path), samples });
+        }))
+    }
+
+    fn raw(&self, ordinal: u64, url: Arc<str>, sample: Sample<(Bytes, u64)>) -> Result<RawSample> {
+        let mut fields = Vec::with_capacity(self.pipeline.dataset.fields().len());
+        for spec in self.pipeline.dataset.fields() {
+            let field = match spec.selector().map(|selector| sample.field(selector)) {
+                None => None,
+                Some(Some(field)) => {
+                    let (bytes, offset) = field.value.clone();
+                    Some(RawField { extension: Arc::clone(&field.ext), bytes, offset })
+                }
+                Some(None) => {
+                    let present = sample.fields.iter().map(|field| field.ext.to_string());
+                    return Err(missing(spec, present).at_key(&sample.key).in_shard(url));
+                }
+            };
+            fields.push(field);
+        }
+        Ok(RawSample { ordinal, url, shard: None, key: sample.key, fields })
+    }
+}
