@@ -156,14 +156,15 @@ impl BufferPool {
     }
 
     fn give_back(&self, memory: HostMemory) {
+        if self.kept_max == 0 {
+            return;
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= self.kept_max {
             // The oldest goes: after a change of the batch size it is the one of the wrong length.
             drop(kept.remove(0));
         }
-        if self.kept_max > 0 {
-            kept.push(memory);
-        }
+        kept.push(memory);
     }
 }
 
