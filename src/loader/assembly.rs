@@ -11,8 +11,8 @@ use crate::{Error, ErrorKind, Result};
 /// What became of one row.
 #[derive(Debug)]
 pub(crate) enum Row {
-    /// The values of its columns that are no images, in column order.
-    Good(Vec<RowValue>),
+    /// The values of its columns that are no images, in column order, and whether it stands in for a bad sample.
+    Good { values: Vec<RowValue>, is_replacement: bool },
     /// It was left out.
     Skipped,
     /// It ends the batch.
@@ -116,14 +116,15 @@ impl Assembly {
         let mut good = Vec::with_capacity(self.rows.len());
         let mut samples = Vec::with_capacity(self.rows.len());
         let mut values = Vec::with_capacity(self.rows.len());
-        let mut planned = 0;
+        let (mut planned, mut replaced) = (0, 0);
         for (row, (outcome, ordinal)) in self.rows.into_iter().zip(self.ordinals).enumerate() {
             match outcome.into_inner() {
                 None => {}
                 Some(Row::Failed(error)) => return Err(error),
                 Some(Row::Skipped) => planned += 1,
-                Some(Row::Good(row_values)) => {
+                Some(Row::Good { values: row_values, is_replacement }) => {
                     planned += 1;
+                    replaced += usize::from(is_replacement);
                     good.push(row);
                     values.push(row_values.into_iter());
                     samples.extend(ordinal.into_inner());
@@ -138,7 +139,7 @@ impl Assembly {
                 false => collate(values.iter_mut().filter_map(Iterator::next).collect(), small)?,
             });
         }
-        Ok(Batch { epoch, index, len: good.len(), planned, samples, columns })
+        Ok(Batch { epoch, index, len: good.len(), planned, replaced, samples, columns })
     }
 }
 
@@ -224,7 +225,7 @@ mod tests {
     }
 
     fn good(label: i64) -> Option<Row> {
-        Some(Row::Good(vec![RowValue::Int(label)]))
+        Some(Row::Good { values: vec![RowValue::Int(label)], is_replacement: false })
     }
 
     fn bytes(batch: &Batch, column: usize) -> &[u8] {

@@ -58,7 +58,7 @@ impl Epoch {
                 }
                 Ok(Next::Batch(Ok(batch))) => {
                     let (epoch, position) = (run.epoch, run.position);
-                    self.delivered(started.elapsed(), epoch, position);
+                    self.delivered(&batch, started.elapsed(), epoch, position);
                     return Poll::Ready(Ok(batch));
                 }
                 Ok(Next::Batch(Err(error))) => {
@@ -81,8 +81,9 @@ impl Epoch {
         }
     }
 
-    fn delivered(&self, waited: Duration, epoch: u64, position: usize) {
+    fn delivered(&self, batch: &Batch, waited: Duration, epoch: u64, position: usize) {
         if let Some(counters) = &self.counters {
+            counters.bad_rows(batch.planned - batch.len, batch.replaced);
             counters.delivered(waited);
         }
         let mut place = self.shared.place();

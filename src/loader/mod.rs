@@ -96,6 +96,8 @@ pub struct Batch {
     len: usize,
     /// Rows it was planned with: bad samples that were skipped are the difference to `len`.
     planned: usize,
+    /// Rows that stand in for bad samples.
+    replaced: usize,
     /// Numbers of its samples in the data set, in row order.
     pub samples: Vec<u64>,
     /// One column a field, in the order asked for.

@@ -1,7 +1,7 @@
 //! What happens to bad samples: raise, skip or replace, within a budget, with a list of what was left out. It decides;
 //! it never repairs and never prints.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -54,6 +54,9 @@ pub struct BadSample {
 /// Names kept in memory; the count goes on beyond it.
 const KEPT_MAX: usize = 1000;
 
+/// Epochs whose bad samples are counted at a time; tiny data sets may have many in flight.
+const EPOCHS_MAX: usize = 64;
+
 /// The bad samples of a loader: counted, listed once each, written to a file where one is named.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
@@ -65,8 +68,8 @@ pub(crate) struct Quarantine {
 
 #[derive(Debug, Default)]
 struct State {
-    epoch: u64,
-    bad_in_epoch: u64,
+    /// Bad samples of each epoch in progress: at a boundary there are two.
+    bad: BTreeMap<u64, u64>,
     seen: HashSet<(String, String)>,
     list: Vec<BadSample>,
     file: Option<File>,
@@ -99,17 +102,18 @@ impl Quarantine {
             return Err(error);
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.epoch != epoch {
-            state.epoch = epoch;
-            state.bad_in_epoch = 0;
+        let bad = state.bad.entry(epoch).or_default();
+        *bad += 1;
+        let bad = *bad;
+        if state.bad.len() > EPOCHS_MAX {
+            state.bad.pop_first();
         }
-        state.bad_in_epoch += 1;
         let allowed = match self.budget {
             ErrorBudget::Unlimited => u64::MAX,
             ErrorBudget::Count(count) => count,
             ErrorBudget::Share(share) => (share * samples as f64).floor() as u64,
         };
-        if state.bad_in_epoch > allowed {
+        if bad > allowed {
             let message = format!("more than {allowed} bad samples in one epoch; the last one: {error}");
             let error = Error::new(ErrorKind::TooManyErrors, message);
             return Err(error.with_hint("raise max_errors, or look at the shards with `brimful ls`"));

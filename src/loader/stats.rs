@@ -116,12 +116,10 @@ impl Counters {
         self.queued_ns.fetch_add(nanos(time), Relaxed);
     }
 
-    pub(crate) fn skipped(&self) {
-        self.skipped.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn replaced(&self) {
-        self.replaced.fetch_add(1, Relaxed);
+    /// A batch that was delivered had rows left out, and rows that stand in for others.
+    pub(crate) fn bad_rows(&self, skipped: usize, replaced: usize) {
+        self.skipped.fetch_add(skipped as u64, Relaxed);
+        self.replaced.fetch_add(replaced as u64, Relaxed);
     }
 
     /// The consumer waited for `time` and got nothing yet.
@@ -198,9 +196,9 @@ pub struct Stats {
     pub batches: u64,
     /// Bytes of the fields that were read.
     pub bytes_read: u64,
-    /// Samples left out because they were bad.
+    /// Samples left out of the batches delivered because they were bad.
     pub skipped: u64,
-    /// Samples put in the place of bad ones.
+    /// Samples in the batches delivered that stand in for bad ones.
     pub replaced: u64,
     /// From the start of the threads to the first batch in the consumer's hands.
     pub time_to_first_batch: Option<Duration>,

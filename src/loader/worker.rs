@@ -225,7 +225,7 @@ impl Worker {
         match error {
             None => {
                 self.pipeline.counters.busy(Stage::Batch, std::time::Duration::ZERO, 1);
-                self.settle(assembly, row, ordinal, Row::Good(values));
+                self.settle(assembly, row, ordinal, Row::Good { values, is_replacement: attempt > 0 });
             }
             Some(error) => self.failed(assembly, row, position, plan, attempt, ordinal, error),
         }
@@ -249,7 +249,6 @@ impl Worker {
         }
         match (pipeline.quarantine.on_error(), plan) {
             (OnError::Replace, Some(plan)) if attempt < ATTEMPTS_MAX => {
-                pipeline.counters.replaced();
                 let other = replacement(&pipeline, &plan, assembly.epoch, position, attempt);
                 let sample = pipeline.dataset.read(other, |_| false);
                 self.begin(Job { assembly, row, position, plan: Some(plan), sample, attempt: attempt + 1 });
@@ -258,10 +257,7 @@ impl Worker {
                 let message = format!("{ATTEMPTS_MAX} samples tried for one row were all bad");
                 self.settle(assembly, row, ordinal, Row::Failed(Error::new(ErrorKind::TooManyErrors, message)));
             }
-            _ => {
-                pipeline.counters.skipped();
-                self.settle(assembly, row, ordinal, Row::Skipped);
-            }
+            _ => self.settle(assembly, row, ordinal, Row::Skipped),
         }
     }
 

@@ -12,6 +12,9 @@ pub mod read;
 pub mod brace;
 pub mod list;
 pub mod set;
+pub mod writer;
+mod header;
+pub(crate) mod draft;
 pub mod tar;
 mod members;
 mod sniff;
@@ -41,6 +44,7 @@ pub use sniff::Compression;
 pub use store::{Footprint, IoMethod, MemoryStore, Store};
 pub use stream::ShardStream;
 pub use tar::{Loss, ScanReport};
+pub use writer::{Headers, ShardWriter, WriterOptions};
 
 /// How shards are opened and how far damage in them is tolerated.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,16 @@
+//! The loader through its public API: order, completeness, errors, resume, shutdown. Shards and damage are made here.
+
+#[path = "loader/made.rs"]
+mod made;
+#[path = "loader/order.rs"]
+mod order;
+#[path = "loader/damage.rs"]
+mod damage;
+#[path = "loader/columns.rs"]
+mod columns;
+#[path = "loader/streams.rs"]
+mod streams;
+#[path = "loader/threads.rs"]
+mod threads;
+#[path = "loader/bottleneck.rs"]
+mod bottleneck;

@@ -1,0 +1,127 @@
+//! Bad samples: raised, skipped or replaced, counted and listed; never silent, never a panic.
+
+use brimful::ErrorKind;
+use brimful::loader::{ErrorBudget, OnError};
+use brimful::sample::Shuffle;
+
+use super::made::{Made, epoch_labels, jpeg, labels, made, options, sample, shard_path, write_shard};
+
+/// 20 samples, of which 3 is no image, 9 is cut and 14 has no label.
+fn damaged() -> Made {
+    let data = made(&[]);
+    let samples = (0..20).map(|number| {
+        let (key, mut fields) = sample(number);
+        match number {
+            3 => fields[0].1 = b"<html>not found</html>".to_vec(),
+            9 => fields[0].1 = jpeg(9, 24)[..300].to_vec(),
+            14 => drop(fields.pop()),
+            _ => {}
+        }
+        (key, fields)
+    });
+    write_shard(&shard_path(data.folder.path(), 0), samples);
+    data
+}
+
+const BAD: [i64; 3] = [3, 9, 14];
+
+#[test]
+fn a_bad_sample_is_an_error_that_names_shard_key_and_field() {
+    let data = damaged();
+    let loader = data.loader(|b| b);
+    let mut epoch = loader.epoch().unwrap();
+    let error = epoch.next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Decode);
+    assert_eq!(error.place().key.as_deref(), Some("000003"));
+    assert_eq!(error.place().field.as_deref(), Some("jpg"));
+    assert!(error.place().shard.as_deref().unwrap().ends_with("train-000000.tar"));
+    assert!(error.place().offset.is_some());
+    assert!(epoch.next().is_none(), "the epoch ends at its first error");
+}
+
+#[test]
+fn skipped_samples_leave_short_batches_and_a_list() {
+    let data = damaged();
+    let list = data.folder.path().join("bad.jsonl");
+    let loader = data.loader(|b| b.on_error(OnError::Skip, ErrorBudget::Count(3)).quarantine(Some(list.clone())));
+    let batches: Vec<Vec<i64>> = loader.epoch().unwrap().map(|batch| labels(&batch.unwrap())).collect();
+    assert_eq!(batches.len(), 5);
+    let all: Vec<i64> = batches.concat();
+    assert_eq!(all, (0..20).filter(|label| !BAD.contains(label)).collect::<Vec<i64>>());
+    let stats = loader.stats();
+    assert_eq!((stats.skipped, stats.replaced), (3, 0));
+    let mut kinds: Vec<ErrorKind> = loader.bad_samples().iter().map(|bad| bad.kind).collect();
+    kinds.sort_by_key(|kind| kind.as_str());
+    assert_eq!(kinds, [ErrorKind::Decode, ErrorKind::MissingField, ErrorKind::Truncated]);
+    assert_eq!(std::fs::read_to_string(list).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn replaced_samples_keep_batches_full_and_do_not_depend_on_threads() {
+    let data = damaged();
+    let run = |threads: usize| {
+        let replace = |b: brimful::loader::LoaderBuilder| b.on_error(OnError::Replace, ErrorBudget::Unlimited);
+        let loader = data.loader(|b| replace(b).threads(threads).shuffle(Shuffle::Global).seed(2));
+        let labels = epoch_labels(&loader);
+        assert_eq!(labels.len(), 20);
+        assert!(labels.iter().all(|label| !BAD.contains(label)));
+        assert!(loader.stats().replaced >= 3);
+        labels
+    };
+    assert_eq!(run(1), run(4));
+}
+
+#[test]
+fn a_budget_that_is_used_up_ends_the_epoch() {
+    let data = damaged();
+    let loader = data.loader(|b| b.on_error(OnError::Skip, ErrorBudget::Share(0.1)));
+    let error = loader.epoch().unwrap().find_map(Result::err).unwrap();
+    assert_eq!(error.kind(), ErrorKind::TooManyErrors);
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn a_data_set_of_nothing_but_damage_ends_instead_of_looping() {
+    let data = made(&[]);
+    let rows = (0..6)
+        .map(|number| (number.to_string(), vec![("jpg".to_owned(), b"x".to_vec()), ("cls".into(), b"1".to_vec())]));
+    write_shard(&shard_path(data.folder.path(), 0), rows);
+    let replace = data.loader(|b| b.on_error(OnError::Replace, ErrorBudget::Unlimited));
+    let error = replace.epoch().unwrap().next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyErrors);
+    let skip = data.loader(|b| b.on_error(OnError::Skip, ErrorBudget::Unlimited));
+    assert!(skip.epoch().unwrap().all(|batch| batch.unwrap().is_empty()));
+}
+
+#[test]
+fn a_shard_that_shrinks_while_mapped_is_an_error() {
+    let data = made(&[40]);
+    let loader = data.loader(|b| b.batch_size(2).prefetch(1));
+    let mut epoch = loader.epoch().unwrap();
+    epoch.next().unwrap().unwrap();
+    let file = std::fs::File::options().write(true).open(shard_path(data.folder.path(), 0)).unwrap();
+    file.set_len(4096).unwrap();
+    let error = epoch.find_map(Result::err).expect("the loss is told");
+    assert_eq!(error.kind(), ErrorKind::ShardChanged);
+}
+
+#[test]
+fn a_shard_that_is_rewritten_between_epochs_is_an_error() {
+    let data = made(&[8]);
+    let loader = data.loader(|b| b.prefetch(1));
+    epoch_labels(&loader);
+    write_shard(&shard_path(data.folder.path(), 0), (100..108).map(sample));
+    let errors: Vec<ErrorKind> =
+        (0..2).filter_map(|_| loader.epoch().unwrap().find_map(Result::err)).map(|error| error.kind()).collect();
+    assert!(errors.contains(&ErrorKind::ShardChanged), "{errors:?}");
+}
+
+#[test]
+fn a_transform_that_does_not_fit_an_image_names_the_sample() {
+    let data = made(&[2]);
+    let mut options = options();
+    options.transform = brimful::transform::Compose::new(vec![brimful::transform::Transform::random_crop(64)]).unwrap();
+    let loader = brimful::loader::Loader::builder(data.dataset(options).unwrap()).build().unwrap();
+    let error = loader.epoch().unwrap().next().unwrap().unwrap_err();
+    assert_eq!(error.place().key.as_deref(), Some("000000"));
+}

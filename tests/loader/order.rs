@@ -1,0 +1,150 @@
+//! Which sample comes when: never a matter of threads or time.
+
+use brimful::sample::{Remainder, Shuffle, Split};
+
+use super::made::{epoch_labels, labels, made, pixels};
+
+#[test]
+fn without_shuffling_samples_come_as_they_lie() {
+    let data = made(&[5, 3]);
+    assert_eq!(epoch_labels(&data.loader(|b| b)), (0..8).collect::<Vec<i64>>());
+}
+
+#[test]
+fn every_sample_comes_once_an_epoch_and_epochs_differ() {
+    let data = made(&[7, 6, 8]);
+    let loader = data.loader(|b| b.shuffle(Shuffle::Global).seed(3));
+    let epochs: Vec<Vec<i64>> = (0..3).map(|_| epoch_labels(&loader)).collect();
+    for epoch in &epochs {
+        let mut sorted = epoch.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..21).collect::<Vec<i64>>());
+    }
+    assert_ne!(epochs[0], epochs[1]);
+    assert_ne!(epochs[1], epochs[2]);
+}
+
+#[test]
+fn batches_are_the_same_for_any_number_of_threads() {
+    let data = made(&[9, 14]);
+    let run = |threads: usize, readers: usize| -> Vec<(Vec<i64>, Vec<u8>)> {
+        let loader = data.loader(|b| b.shuffle(Shuffle::Global).seed(11).threads(threads).readers(readers));
+        let epochs = (0..2).flat_map(|_| loader.epoch().unwrap().collect::<Vec<_>>());
+        epochs.map(|batch| batch.unwrap()).map(|batch| (labels(&batch), pixels(&batch).to_vec())).collect()
+    };
+    let one = run(1, 1);
+    assert_eq!(one.len(), 12);
+    assert_eq!(one, run(2, 1));
+    assert_eq!(one, run(7, 3));
+}
+
+#[test]
+fn a_set_epoch_comes_again_bit_for_bit() {
+    let data = made(&[13]);
+    let loader = data.loader(|b| b.shuffle(Shuffle::Window { shards: 2 }));
+    let first: Vec<_> = loader.epoch().unwrap().map(|batch| pixels(&batch.unwrap()).to_vec()).collect();
+    let second: Vec<_> = loader.epoch().unwrap().map(|batch| pixels(&batch.unwrap()).to_vec()).collect();
+    assert_ne!(first, second);
+    loader.set_epoch(0);
+    let again: Vec<_> = loader.epoch().unwrap().map(|batch| pixels(&batch.unwrap()).to_vec()).collect();
+    assert_eq!(first, again);
+    assert_eq!(loader.epoch().unwrap().number(), 1);
+}
+
+#[test]
+fn a_resumed_loader_goes_on_as_if_nothing_had_happened() {
+    let data = made(&[10, 9]);
+    let build = || data.loader(|b| b.shuffle(Shuffle::Global).seed(5));
+    let whole: Vec<Vec<u8>> = {
+        let loader = build();
+        let two = (0..2).flat_map(|_| loader.epoch().unwrap().collect::<Vec<_>>());
+        two.map(|batch| pixels(&batch.unwrap()).to_vec()).collect()
+    };
+    for delivered in 0..whole.len() {
+        let loader = build();
+        let mut got = Vec::new();
+        'pass: loop {
+            for batch in loader.epoch().unwrap() {
+                if got.len() == delivered {
+                    break 'pass;
+                }
+                got.push(pixels(&batch.unwrap()).to_vec());
+            }
+        }
+        // The batch that made us leave was delivered too.
+        let seen = delivered + 1;
+        let state = loader.state();
+        let resumed = build();
+        resumed.load_state(&state).unwrap();
+        let mut rest = Vec::new();
+        while rest.len() < whole.len() - seen {
+            rest.extend(resumed.epoch().unwrap().map(|batch| pixels(&batch.unwrap()).to_vec()));
+        }
+        assert_eq!(rest[..whole.len() - seen], whole[seen..], "after {seen} batches");
+    }
+}
+
+#[test]
+fn prefetched_batches_are_not_in_the_state() {
+    let data = made(&[40]);
+    let loader = data.loader(|b| b.prefetch(6));
+    let mut epoch = loader.epoch().unwrap();
+    epoch.next().unwrap().unwrap();
+    epoch.next().unwrap().unwrap();
+    assert_eq!((loader.state().epoch, loader.state().position), (0, 8));
+}
+
+#[test]
+fn a_finished_epoch_resumes_at_the_next() {
+    let data = made(&[6]);
+    let loader = data.loader(|b| b);
+    epoch_labels(&loader);
+    assert_eq!((loader.state().epoch, loader.state().position), (1, 0));
+}
+
+#[test]
+fn ranks_share_the_samples_in_equal_counts() {
+    let data = made(&[5, 5, 7]);
+    for (remainder, count) in [(Remainder::Drop, 4), (Remainder::Pad, 5)] {
+        let ranks: Vec<Vec<i64>> = (0..4)
+            .map(|rank| {
+                let split = Split { rank, world_size: 4, remainder };
+                epoch_labels(&data.loader(|b| b.shuffle(Shuffle::Global).split(split)))
+            })
+            .collect();
+        assert!(ranks.iter().all(|labels| labels.len() == count), "{remainder:?}: {ranks:?}");
+        let mut all: Vec<i64> = ranks.concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), if remainder == Remainder::Drop { 16 } else { 17 });
+    }
+}
+
+#[test]
+fn a_short_last_batch_is_kept_or_dropped_as_asked() {
+    let data = made(&[10]);
+    let lens = |drop_last: bool| -> Vec<usize> {
+        let loader = data.loader(|b| b.drop_last(drop_last));
+        let lens: Vec<usize> = loader.epoch().unwrap().map(|batch| batch.unwrap().len()).collect();
+        assert_eq!(Some(lens.len()), loader.len());
+        lens
+    };
+    assert_eq!(lens(false), [4, 4, 2]);
+    assert_eq!(lens(true), [4, 4]);
+}
+
+#[test]
+fn two_live_iterators_are_independent() {
+    let data = made(&[12]);
+    let loader = data.loader(|b| b.shuffle(Shuffle::Global));
+    let (mut first, mut second) = (loader.epoch().unwrap(), loader.epoch().unwrap());
+    let mut seen = [Vec::new(), Vec::new()];
+    for _ in 0..3 {
+        seen[0].extend(labels(&first.next().unwrap().unwrap()));
+        seen[1].extend(labels(&second.next().unwrap().unwrap()));
+    }
+    assert!(first.next().is_none() && second.next().is_none());
+    assert_ne!(seen[0], seen[1]);
+    seen.iter_mut().for_each(|labels| labels.sort_unstable());
+    assert_eq!(seen[0], seen[1]);
+}
