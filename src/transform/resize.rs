@@ -5,7 +5,7 @@
 //! happens after each axis.
 
 use fast_image_resize as fir;
-use fast_image_resize::images::{CroppedImage, CroppedImageMut, Image, ImageRef};
+use fast_image_resize::images::{TypedCroppedImage, TypedCroppedImageMut, TypedImage, TypedImageRef};
 
 use super::arguments::{ResizeSize, Size};
 use super::geometry::{Filter, Geometry, Stage};
@@ -134,8 +134,8 @@ impl<'a> Input<'a> {
             (_, _) if stage.is_copy() => self.copy::<3>(stage, &mut output),
             (1, Filter::Nearest) => self.pick::<1>(stage, columns, &mut output),
             (_, Filter::Nearest) => self.pick::<3>(stage, columns, &mut output),
-            (1, filter) => self.convolve::<1>(stage, filter, resizer, &mut output)?,
-            (_, filter) => self.convolve::<3>(stage, filter, resizer, &mut output)?,
+            (1, filter) => self.convolve::<1, fir::pixels::U8>(stage, filter, resizer, &mut output)?,
+            (_, filter) => self.convolve::<3, fir::pixels::U8x3>(stage, filter, resizer, &mut output)?,
         }
         Ok(())
     }
@@ -178,7 +178,9 @@ impl<'a> Input<'a> {
     }
 
     /// Resamples with a filter, then mirrors in place while the output is still in cache.
-    fn convolve<const N: usize>(
+    ///
+    /// `P` is the pixel type of `N` channels: naming it keeps the resampler's code for its other types out of the build.
+    fn convolve<const N: usize, P: fir::PixelTrait>(
         &self,
         stage: &Stage,
         filter: Filter,
@@ -193,7 +195,6 @@ impl<'a> Input<'a> {
             Filter::Bicubic => fir::ResizeAlg::Convolution(fir::FilterType::CatmullRom),
             _ => fir::ResizeAlg::Convolution(fir::FilterType::Bilinear),
         };
-        let pixel_type = if N == 1 { fir::PixelType::U8 } else { fir::PixelType::U8x3 };
         let Region { x, y, width, height } = self.window;
         let [left, top, box_width, box_height] = stage.source_box();
         let (left, box_width) = fit(left, box_width, width);
@@ -202,15 +203,16 @@ impl<'a> Input<'a> {
             fir::ResizeOptions::new().resize_alg(algorithm).use_alpha(false).crop(left, top, box_width, box_height);
 
         let picture =
-            ImageRef::new(self.row_pixels, self.rows, self.data, pixel_type).map_err(|error| failed(&error))?;
-        let window = CroppedImage::new(&picture, x, y, width, height).map_err(|error| failed(&error))?;
+            TypedImageRef::<P>::from_buffer(self.row_pixels, self.rows, self.data).map_err(|error| failed(&error))?;
+        let window = TypedCroppedImage::from_ref(&picture, x, y, width, height).map_err(|error| failed(&error))?;
         let Region { x, y, width, height } = output.content;
         let out_width = (output.row_bytes / N) as u32;
         let out_height = (output.data.len() / output.row_bytes) as u32;
         let mut canvas =
-            Image::from_slice_u8(out_width, out_height, output.data, pixel_type).map_err(|error| failed(&error))?;
-        let mut content = CroppedImageMut::new(&mut canvas, x, y, width, height).map_err(|error| failed(&error))?;
-        resizer.resize(&window, &mut content, &options).map_err(|error| failed(&error))?;
+            TypedImage::<P>::from_buffer(out_width, out_height, output.data).map_err(|error| failed(&error))?;
+        let mut content =
+            TypedCroppedImageMut::from_ref(&mut canvas, x, y, width, height).map_err(|error| failed(&error))?;
+        resizer.resize_typed(&window, &mut content, &options).map_err(|error| failed(&error))?;
 
         let (mirror_x, mirror_y) = stage.flips();
         if mirror_x {
