@@ -1,7 +1,7 @@
 //! Transforms against a plain twin: every entry done on its own, on whole pictures, in floating point.
 //!
-//! The twin follows PIL's rules (support widened by the shrinking, weights that add up to 1, `u8` after every
-//! resize) and knows nothing of stages, regions or folding.
+//! The twin follows PIL's rules (support widened by the shrinking, weights that add up to 1, across before down,
+//! `u8` after each) and knows nothing of stages, regions or folding.
 
 use brimful::decode::{Pixels, Region};
 use brimful::transform::{
@@ -19,6 +19,24 @@ fn a_resize_is_the_twins_within_one_step() {
             check(&picture, &[resize(to, Interpolation::Bilinear)]);
             check(&picture, &[resize(to, Interpolation::Bicubic)]);
             check(&picture, &[resize(to, Interpolation::Nearest)]);
+        }
+    }
+}
+
+#[test]
+fn tensors_are_resized_without_antialiasing_on_demand() {
+    for antialias in [Some(true), Some(false), None] {
+        for side in [3, 20, 31, 90] {
+            let resize = Transform::Resize {
+                size: ResizeSize::Shorter(side),
+                interpolation: Interpolation::Bilinear,
+                max_size: None,
+                antialias,
+            };
+            let picture = Picture::noise(61, 47, 3, 2);
+            check(&picture, &[Transform::ToImage {}, resize.clone()]);
+            check(&picture, &[Transform::ToImage {}, resize.clone(), Transform::center_crop(side / 2)]);
+            check(&picture, &[resize, Transform::ToImage {}]);
         }
     }
 }
@@ -273,21 +291,23 @@ fn check(picture: &Picture, list: &[Transform]) -> Geometry {
 /// which in turn magnifies what was off before it.
 fn twin(picture: &Picture, list: &[Transform]) -> (Picture, u8) {
     let mut picture = picture.clone();
-    let mut tolerance = 0;
+    let (mut tolerance, mut tensor) = (0, false);
     for transform in list {
         let before = (picture.width, picture.height);
+        tensor |= *transform == Transform::ToImage {};
         picture = match *transform {
-            Transform::Resize { size, interpolation, max_size, .. } => {
+            Transform::Resize { size, interpolation, max_size, antialias } => {
                 let (width, height) = resized(before, size, max_size);
                 let kernel = match interpolation {
                     Interpolation::Nearest => Kernel::Nearest,
                     Interpolation::Bicubic => Kernel::Bicubic,
+                    _ if tensor && antialias != Some(true) => Kernel::Linear,
                     _ => Kernel::Bilinear,
                 };
                 tolerance = match kernel {
                     _ if (width, height) == before => tolerance,
                     Kernel::Nearest => tolerance,
-                    Kernel::Bilinear => tolerance + 1,
+                    Kernel::Bilinear | Kernel::Linear => tolerance + 1,
                     Kernel::Bicubic => tolerance + tolerance / 2 + 2,
                 };
                 picture.resize(width, height, kernel)
@@ -331,6 +351,8 @@ fn resized((width, height): (u32, u32), size: ResizeSize, max_size: Option<u32>)
 enum Kernel {
     Nearest,
     Bilinear,
+    /// Bilinear without antialiasing.
+    Linear,
     Bicubic,
 }
 
@@ -338,7 +360,7 @@ impl Kernel {
     fn support(self) -> f64 {
         match self {
             Self::Nearest => 0.0,
-            Self::Bilinear => 1.0,
+            Self::Bilinear | Self::Linear => 1.0,
             Self::Bicubic => 2.0,
         }
     }
@@ -347,7 +369,7 @@ impl Kernel {
         let x = x.abs();
         match self {
             Self::Nearest => 0.0,
-            Self::Bilinear => (1.0 - x).max(0.0),
+            Self::Bilinear | Self::Linear => (1.0 - x).max(0.0),
             Self::Bicubic if x < 1.0 => 1.5 * x.powi(3) - 2.5 * x.powi(2) + 1.0,
             Self::Bicubic if x < 2.0 => -0.5 * x.powi(3) + 2.5 * x.powi(2) - 4.0 * x + 2.0,
             Self::Bicubic => 0.0,
@@ -367,7 +389,7 @@ impl Kernel {
                 })
                 .collect();
         }
-        let widening = scale.max(1.0);
+        let widening = if self == Self::Linear { 1.0 } else { scale.max(1.0) };
         let table = (0..to).map(|output| {
             let centre = (f64::from(output) + 0.5) * scale;
             let reach = self.support() * widening;
@@ -460,16 +482,15 @@ impl Picture {
         if (width, height) == (self.width, self.height) {
             return self.clone();
         }
-        // Columns of pixels first, as the fast way does it: it matters where bicubic overshoots are clipped.
-        let rows = kernel.table(self.height, height);
-        let tall = Self::of(self.width, height, self.channels, |x, y, channel| {
-            let (first, weights) = &rows[y as usize];
-            weigh(weights, |tap| self.at(x, (first + tap) as u32, channel))
-        });
         let columns = kernel.table(self.width, width);
-        Self::of(width, height, self.channels, |x, y, channel| {
+        let wide = Self::of(width, self.height, self.channels, |x, y, channel| {
             let (first, weights) = &columns[x as usize];
-            weigh(weights, |tap| tall.at((first + tap) as u32, y, channel))
+            weigh(weights, |tap| self.at((first + tap) as u32, y, channel))
+        });
+        let rows = kernel.table(self.height, height);
+        Self::of(width, height, self.channels, |x, y, channel| {
+            let (first, weights) = &rows[y as usize];
+            weigh(weights, |tap| wide.at(x, (first + tap) as u32, channel))
         })
     }
 

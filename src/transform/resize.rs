@@ -18,11 +18,19 @@ use crate::{Error, ErrorKind, Result};
 /// filter weights, some tens of kilobytes a resize. A copy asks for none.
 #[derive(Debug, Default)]
 pub struct Resampler {
-    resizer: fir::Resizer,
     /// Outputs of all stages but the last: the one being read and the one being written.
     pictures: [Vec<u8>; 2],
     /// Input rows side by side, for strides that are no whole number of pixels.
     packed: Vec<u8>,
+    kernels: Kernels,
+}
+
+/// What the filters need besides pixels.
+#[derive(Debug, Default)]
+struct Kernels {
+    resizer: fir::Resizer,
+    /// The picture resampled across but not yet down.
+    across: Vec<u8>,
     /// Input column of each output column, for the nearest filter.
     columns: Vec<u32>,
 }
@@ -46,7 +54,7 @@ impl Resampler {
     pub fn apply(&mut self, pixels: &Pixels<'_>, geometry: &Geometry, out: &mut [u8]) -> Result<()> {
         check(pixels, geometry, out)?;
         let channels = usize::from(pixels.channels);
-        let Self { resizer, pictures: [read, written], packed, columns } = self;
+        let Self { pictures: [read, written], packed, kernels } = self;
         let (mut read, mut written) = (read, written);
         let mut size = None;
         for stage in geometry.earlier() {
@@ -59,7 +67,7 @@ impl Resampler {
             if written.len() < len {
                 written.resize(len, 0);
             }
-            input.run(stage, resizer, columns, &mut written[..len])?;
+            input.run(stage, kernels, &mut written[..len])?;
             std::mem::swap(&mut read, &mut written);
             size = Some(Size { height, width });
         }
@@ -67,7 +75,7 @@ impl Resampler {
             None => Input::decoded(pixels, geometry.source, packed)?,
             Some(size) => Input::whole(read, size, channels),
         };
-        input.run(geometry.last(), resizer, columns, out)
+        input.run(geometry.last(), kernels, out)
     }
 }
 
@@ -120,7 +128,7 @@ impl<'a> Input<'a> {
     }
 
     /// Does `stage` to it.
-    fn run(&self, stage: &Stage, resizer: &mut fir::Resizer, columns: &mut Vec<u32>, out: &mut [u8]) -> Result<()> {
+    fn run(&self, stage: &Stage, kernels: &mut Kernels, out: &mut [u8]) -> Result<()> {
         let content = stage.content();
         let mut output = Output { row_bytes: stage.output_size().1 as usize * self.channels, data: out, content };
         if stage.is_padded() {
@@ -132,10 +140,10 @@ impl<'a> Input<'a> {
         match (self.channels, stage.filter()) {
             (1, _) if stage.is_copy() => self.copy::<1>(stage, &mut output),
             (_, _) if stage.is_copy() => self.copy::<3>(stage, &mut output),
-            (1, Filter::Nearest) => self.pick::<1>(stage, columns, &mut output),
-            (_, Filter::Nearest) => self.pick::<3>(stage, columns, &mut output),
-            (1, filter) => self.convolve::<1, fir::pixels::U8>(stage, filter, resizer, &mut output)?,
-            (_, filter) => self.convolve::<3, fir::pixels::U8x3>(stage, filter, resizer, &mut output)?,
+            (1, Filter::Nearest) => self.pick::<1>(stage, &mut kernels.columns, &mut output),
+            (_, Filter::Nearest) => self.pick::<3>(stage, &mut kernels.columns, &mut output),
+            (1, filter) => self.convolve::<1, fir::pixels::U8>(stage, filter, kernels, &mut output)?,
+            (_, filter) => self.convolve::<3, fir::pixels::U8x3>(stage, filter, kernels, &mut output)?,
         }
         Ok(())
     }
@@ -184,6 +192,42 @@ impl<'a> Input<'a> {
         &self,
         stage: &Stage,
         filter: Filter,
+        Kernels { resizer, across, .. }: &mut Kernels,
+        output: &mut Output<'_>,
+    ) -> Result<()> {
+        let [left, top, width, height] = stage.source_box();
+        if filter == Filter::Bicubic && stage.x.is_scaled() && stage.y.is_scaled() {
+            // Across first, as PIL does it: where overshoots are clipped between the axes, the order shows.
+            let rows = self.window.height;
+            let size = Size { height: rows, width: output.content.width };
+            let row_bytes = size.width as usize * N;
+            let len = row_bytes * rows as usize;
+            if across.len() < len {
+                across.resize(len, 0);
+            }
+            let content = Region::full(size.width, size.height);
+            let mut middle = Output { data: &mut across[..len], row_bytes, content };
+            self.filter::<N, P>([left, 0.0, width, f64::from(rows)], filter, resizer, &mut middle)?;
+            let middle = Input::whole(&across[..len], size, N);
+            middle.filter::<N, P>([0.0, top, f64::from(size.width), height], filter, resizer, output)?;
+        } else {
+            self.filter::<N, P>([left, top, width, height], filter, resizer, output)?;
+        }
+        let (mirror_x, mirror_y) = stage.flips();
+        if mirror_x {
+            output.rows::<N>().for_each(<[[u8; N]]>::reverse);
+        }
+        if mirror_y {
+            output.mirror_y::<N>();
+        }
+        Ok(())
+    }
+
+    /// Resamples `[left, top, width, height]` of the window to the whole content.
+    fn filter<const N: usize, P: fir::PixelTrait>(
+        &self,
+        [left, top, box_width, box_height]: [f64; 4],
+        filter: Filter,
         resizer: &mut fir::Resizer,
         output: &mut Output<'_>,
     ) -> Result<()> {
@@ -196,7 +240,6 @@ impl<'a> Input<'a> {
             _ => fir::ResizeAlg::Convolution(fir::FilterType::Bilinear),
         };
         let Region { x, y, width, height } = self.window;
-        let [left, top, box_width, box_height] = stage.source_box();
         let (left, box_width) = fit(left, box_width, width);
         let (top, box_height) = fit(top, box_height, height);
         let options =
@@ -212,16 +255,7 @@ impl<'a> Input<'a> {
             TypedImage::<P>::from_buffer(out_width, out_height, output.data).map_err(|error| failed(&error))?;
         let mut content =
             TypedCroppedImageMut::from_ref(&mut canvas, x, y, width, height).map_err(|error| failed(&error))?;
-        resizer.resize_typed(&window, &mut content, &options).map_err(|error| failed(&error))?;
-
-        let (mirror_x, mirror_y) = stage.flips();
-        if mirror_x {
-            output.rows::<N>().for_each(<[[u8; N]]>::reverse);
-        }
-        if mirror_y {
-            output.mirror_y::<N>();
-        }
-        Ok(())
+        resizer.resize_typed(&window, &mut content, &options).map_err(|error| failed(&error))
     }
 
     /// Row `y` of the window.
