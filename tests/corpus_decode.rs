@@ -6,7 +6,7 @@
 
 mod sha256;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ fn every_image_of_the_corpus_has_its_expected_outcome() {
     let rows = fs::read_to_string(corpus.join("expected.jsonl")).unwrap();
     let rows: Vec<Row> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let images = ["fuzz/", "gif/", "jpeg/", "not-jpeg/", "other-format/", "png/", "webp/"];
-    let mut found = BTreeSet::new();
+    let mut found = BTreeMap::new();
     let mut checked = 0;
     for row in rows.iter().filter(|row| images.iter().any(|folder| row.path.starts_with(folder))) {
         let bytes = fs::read(corpus.join(&row.path)).unwrap();
@@ -49,21 +49,21 @@ fn every_image_of_the_corpus_has_its_expected_outcome() {
             }
             // A fresh decoder for each, so that one file cannot excuse another.
             let mut decoder = ImageDecoder::new(DecodeOptions { backend, ..DecodeOptions::default() }).unwrap();
-            if let Some(difference) = difference(&mut decoder, &bytes, row, backend) {
-                found.insert(format!("{}\t{}\t{name}: {difference}", row.path, row.outcome));
+            if let Some((difference, detail)) = difference(&mut decoder, &bytes, row, backend) {
+                found.insert(format!("{}\t{}\t{name}: {difference}", row.path, row.outcome), detail);
             }
             checked += 1;
         }
     }
     assert!(checked >= 600, "only {checked} images checked: is the corpus whole?");
     let agreed = agreed(&images);
-    let unknown: Vec<_> = found.difference(&agreed).collect();
-    let gone: Vec<_> = agreed.difference(&found).collect();
+    let unknown: Vec<_> = found.iter().filter(|(difference, _)| !agreed.contains(*difference)).collect();
+    let gone: Vec<_> = agreed.iter().filter(|difference| !found.contains_key(*difference)).collect();
     assert!(unknown.is_empty() && gone.is_empty(), "not agreed: {unknown:#?}\nagreed but gone: {gone:#?}");
 }
 
-/// What is not as expected, in words that `agreed_differences.tsv` repeats.
-fn difference(decoder: &mut ImageDecoder, bytes: &[u8], row: &Row, backend: Backend) -> Option<String> {
+/// What is not as expected, in words that `agreed_differences.tsv` repeats, and a detail for whoever looks into it.
+fn difference(decoder: &mut ImageDecoder, bytes: &[u8], row: &Row, backend: Backend) -> Option<(String, String)> {
     let exact = backend == Backend::Turbo && matches!(ImageFormat::of(bytes), Ok(ImageFormat::Jpeg));
     let pixels_allowed = row.outcome.starts_with("pixels") || matches!(&*row.outcome, "not-jpeg" | "bounded-time");
     let error_allowed = |kind: ErrorKind| match &*row.outcome {
@@ -73,9 +73,11 @@ fn difference(decoder: &mut ImageDecoder, bytes: &[u8], row: &Row, backend: Back
     };
     match decoder.decode(bytes, None) {
         Err(error) if error_allowed(error.kind()) => None,
-        Err(error) => Some(format!("error {}", error.kind().as_str())),
-        Ok(_) if !pixels_allowed => Some("pixels".to_owned()),
-        Ok(pixels) if (row.w, row.h) != (Some(pixels.width), Some(pixels.height)) => Some("another size".to_owned()),
+        Err(error) => Some((format!("error {}", error.kind().as_str()), error.to_string())),
+        Ok(_) if !pixels_allowed => Some(("pixels".to_owned(), String::new())),
+        Ok(pixels) if (row.w, row.h) != (Some(pixels.width), Some(pixels.height)) => {
+            Some(("another size".to_owned(), format!("{}x{}", pixels.width, pixels.height)))
+        }
         Ok(pixels) => {
             let whole = pixels.to_vec();
             other_pixels(&pixels, &whole, row, exact).or_else(|| regions_are_parts(decoder, bytes, &whole, row))
@@ -83,12 +85,12 @@ fn difference(decoder: &mut ImageDecoder, bytes: &[u8], row: &Row, backend: Back
     }
 }
 
-fn other_pixels(pixels: &Pixels<'_>, whole: &[u8], row: &Row, exact: bool) -> Option<String> {
+fn other_pixels(pixels: &Pixels<'_>, whole: &[u8], row: &Row, exact: bool) -> Option<(String, String)> {
     if row.rgb_sha256_16.as_deref() == Some(&sha256::hex(whole)[..16]) {
         return None;
     }
     if exact {
-        return Some("other pixels".to_owned());
+        return Some(("other pixels".to_owned(), "not the same digest".to_owned()));
     }
     let mean = block_mean(pixels, 0..pixels.width, 0..pixels.height);
     let mean_off =
@@ -103,7 +105,8 @@ fn other_pixels(pixels: &Pixels<'_>, whole: &[u8], row: &Row, exact: bool) -> Op
             thumb_off = thumb_off.max((ours - f64::from(theirs)).abs());
         }
     }
-    (mean_off > MEAN_MAX || thumb_off > THUMB_MAX).then(|| "other pixels".to_owned())
+    (mean_off > MEAN_MAX || thumb_off > THUMB_MAX)
+        .then(|| ("other pixels".to_owned(), format!("mean {mean_off:.2}, parts {thumb_off:.2}")))
 }
 
 /// Where part `index` of four lies; small pictures repeat their lines.
@@ -123,14 +126,14 @@ fn block_mean(pixels: &Pixels<'_>, columns: std::ops::Range<u32>, rows: std::ops
 }
 
 /// Regions of whole pictures must be parts of it, bit for bit.
-fn regions_are_parts(decoder: &mut ImageDecoder, bytes: &[u8], whole: &[u8], row: &Row) -> Option<String> {
+fn regions_are_parts(decoder: &mut ImageDecoder, bytes: &[u8], whole: &[u8], row: &Row) -> Option<(String, String)> {
     let (width, height) = (row.w?, row.h?);
     let whole = Pixels::packed(whole, Region::full(width, height), 3).unwrap();
     for (x, y) in [(0, 0), (width / 3, height / 3), (width / 2, height / 5), (width - 1, height - 1)] {
         let region = Region { x, y, width: (width - x).min(width / 3 + 1), height: (height - y).min(height / 3 + 1) };
         let part = decoder.decode(bytes, Some(region)).unwrap();
         if !part.rows().eq(whole.view(region).unwrap().rows()) {
-            return Some(format!("other pixels in the region {region}"));
+            return Some(("other pixels in a region".to_owned(), region.to_string()));
         }
     }
     None

@@ -4,7 +4,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::jpeg::{self, Header, Repair};
+use super::jpeg::{self, Header};
+use super::repair::Repairs;
 #[cfg(feature = "turbo")]
 use super::turbo::{Layout, Turbo};
 use super::{
@@ -35,7 +36,7 @@ struct Scratch {
     /// What a step reads while it writes `pixels`; the two change places.
     raw: Vec<u8>,
     /// What must be mended in a JPEG, and the JPEG mended.
-    repairs: Vec<Repair>,
+    repairs: Repairs,
     repaired: Vec<u8>,
 }
 
@@ -164,7 +165,7 @@ impl ImageDecoder {
         let bytes = if repairs.is_empty() {
             bytes
         } else {
-            jpeg::repaired(bytes, repairs, repaired);
+            repairs.apply(bytes, repaired);
             repaired.as_slice()
         };
         #[cfg(feature = "turbo")]
@@ -194,7 +195,7 @@ impl Decoder for ImageDecoder {
 }
 
 /// Reads the header and holds it against the limits.
-fn open(bytes: &[u8], options: &DecodeOptions, repairs: &mut Vec<Repair>) -> Result<Opened> {
+fn open(bytes: &[u8], options: &DecodeOptions, repairs: &mut Repairs) -> Result<Opened> {
     let format = ImageFormat::of(bytes)?;
     let (stored, jpeg) = match format {
         ImageFormat::Jpeg => {

@@ -7,18 +7,9 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr_iter};
 
+use super::repair::Repairs;
 use super::{JpegInfo, JpegProcess, Truncated};
 use crate::{Error, ErrorKind, Result};
-
-/// Most repairs before a file counts as damaged; real files need one or two.
-const REPAIRS_MAX: usize = 256;
-
-/// A part of a file that decoders stumble over although no pixel depends on it, and what to read instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Repair {
-    place: Range<usize>,
-    with: &'static [u8],
-}
 
 /// What the walk found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,14 +29,14 @@ pub(super) struct Header {
 
 /// Walks all markers up to the end of the image.
 ///
-/// `repairs` receives, in order, what [`repaired`] mends: bytes between segments, application and comment segments with
+/// `repairs` receives what changes no pixel: bytes between segments, application and comment segments with
 /// an impossible length, DNL segments, unknown JFIF versions and Adobe transforms, scan parameters left zero.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Truncated`] if the file ends before its first scan, [`ErrorKind::Decode`] if its markers are damaged.
 /// A file that ends later is no error: `jpeg.complete` is false.
-pub(super) fn walk(bytes: &[u8], repairs: &mut Vec<Repair>) -> Result<Header> {
+pub(super) fn walk(bytes: &[u8], repairs: &mut Repairs) -> Result<Header> {
     repairs.clear();
     if !bytes.starts_with(&[0xFF, SOI]) {
         return Err(damaged("no start-of-image marker", 0));
@@ -62,18 +53,6 @@ pub(super) fn walk(bytes: &[u8], repairs: &mut Vec<Repair>) -> Result<Header> {
     };
     let end = walk.markers()?;
     walk.header(end)
-}
-
-/// Copies `bytes` with their `repairs` into `copy`.
-pub(super) fn repaired(bytes: &[u8], repairs: &[Repair], copy: &mut Vec<u8>) {
-    copy.clear();
-    let mut from = 0;
-    for Repair { place, with } in repairs {
-        copy.extend_from_slice(bytes.get(from..place.start).unwrap_or(&[]));
-        copy.extend_from_slice(with);
-        from = place.end;
-    }
-    copy.extend_from_slice(bytes.get(from..).unwrap_or(&[]));
 }
 
 /// Refuses what no backend here decodes, and cut files unless they are allowed.
@@ -111,7 +90,7 @@ const APP14: u8 = 0xEE;
 
 struct Walk<'a> {
     bytes: &'a [u8],
-    repairs: &'a mut Vec<Repair>,
+    repairs: &'a mut Repairs,
     frame: Option<Frame>,
     first_scan: Option<FirstScan>,
     scans: u32,
@@ -152,7 +131,7 @@ impl Walk<'_> {
         loop {
             let Some(marker) = next_marker(self.bytes, at) else { return self.cut(at) };
             if marker.junk_end > at {
-                self.repair(at..marker.junk_end, &[])?;
+                self.repairs.add(at..marker.junk_end, &[])?;
             }
             at = marker.end;
             match marker.code {
@@ -172,7 +151,7 @@ impl Walk<'_> {
                             return Err(damaged(&format!("a segment {code:#04x} of length {length}"), marker.start));
                         }
                         at += 2;
-                        self.repair(marker.start..at, &[])?;
+                        self.repairs.add(marker.start..at, &[])?;
                         continue;
                     }
                     let Some(body) = self.bytes.get(at + 2..at + length) else { return self.cut(at) };
@@ -198,12 +177,12 @@ impl Walk<'_> {
                 let &[high, low] = body else { return Err(damaged("a restart interval of odd length", place.start)) };
                 self.restart = u16::from_be_bytes([high, low]);
             }
-            DNL => self.repair(place, &[])?,
+            DNL => self.repairs.add(place, &[])?,
             APP0 if body.starts_with(b"JFIF\0") && body.len() >= 12 => {
                 self.segments.jfif = true;
                 if body[5] != 1 {
                     let version = place.end - body.len() + 5;
-                    self.repair(version..version + 1, &[1])?;
+                    self.repairs.add(version..version + 1, &[1])?;
                 }
             }
             APP1 if self.segments.exif.is_none() && body.starts_with(b"Exif\0") && body.len() > 6 => {
@@ -264,7 +243,7 @@ impl Walk<'_> {
             JpegProcess::Progressive => progression_is_legal(components, from, to, bits),
             // Some files leave these bytes zero, and nothing needs them.
             JpegProcess::Baseline | JpegProcess::Extended if (from, to, bits) == (0, 0, 0) => {
-                self.repair(place.end - 3..place.end, &[0, 63, 0])?;
+                self.repairs.add(place.end - 3..place.end, &[0, 63, 0])?;
                 true
             }
             JpegProcess::Baseline | JpegProcess::Extended => (from, to, bits) == (0, 63, 0),
@@ -273,9 +252,10 @@ impl Walk<'_> {
         if !legal {
             return Err(damaged(&format!("scan parameters {from}, {to}, {bits:#04x}"), place.start));
         }
-        let to = if process == JpegProcess::Progressive { to } else { 63 };
         for id in list.iter().step_by(2) {
             let Some(component) = ids.iter().position(|known| known == id) else { continue };
+            // A sequential scan brings everything, whatever its parameters.
+            let to = if matches!(process, JpegProcess::Baseline | JpegProcess::Extended) { 63 } else { to };
             let range = usize::from(from)..SMOOTHED.min(usize::from(to) + 1);
             if let Some(missing) = self.bits_missing.get_mut(component).and_then(|missing| missing.get_mut(range)) {
                 missing.fill(bits & 15);
@@ -326,14 +306,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn repair(&mut self, place: Range<usize>, with: &'static [u8]) -> Result<()> {
-        if self.repairs.len() >= REPAIRS_MAX {
-            return Err(damaged("junk between its segments again and again", place.start));
-        }
-        self.repairs.push(Repair { place, with });
-        Ok(())
-    }
-
     /// The bytes end at a place where a marker or the rest of a segment should be.
     fn cut(&self, at: usize) -> Result<Option<usize>> {
         if self.first_scan.is_none() {
@@ -352,9 +324,7 @@ impl Walk<'_> {
             && transform != known
             && matches!(frame.components, 3 | 4)
         {
-            let index = self.repairs.partition_point(|repair| repair.place.start < place);
-            let with: &[u8] = if known == 1 { &[1] } else { &[2] };
-            self.repairs.insert(index, Repair { place: place..place + 1, with });
+            self.repairs.add(place..place + 1, if known == 1 { &[1] } else { &[2] })?;
         }
         let jpeg = JpegInfo {
             process: frame.process,
@@ -411,4 +381,111 @@ fn next_marker(bytes: &[u8], from: usize) -> Option<Marker> {
 
 fn damaged(what: &str, offset: usize) -> Error {
     Error::new(ErrorKind::Decode, format!("the JPEG is damaged: it has {what}, near byte {offset} of the file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+    use proptest::prelude::*;
+
+    fn encode(color: ColorType, channels: usize, set: impl FnOnce(&mut Encoder<&mut Vec<u8>>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, 80);
+        set(&mut encoder);
+        encoder.encode(&vec![77; 40 * 24 * channels], 40, 24, color).unwrap();
+        bytes
+    }
+
+    fn walked(bytes: &[u8]) -> Result<(Header, Vec<u8>)> {
+        let (mut repairs, mut copy) = (Repairs::default(), Vec::new());
+        let header = walk(bytes, &mut repairs)?;
+        repairs.apply(bytes, &mut copy);
+        Ok((header, copy))
+    }
+
+    #[test]
+    fn the_header_says_how_a_file_is_coded() {
+        let bytes = encode(ColorType::Rgb, 3, |encoder| {
+            encoder.set_sampling_factor(SamplingFactor::F_2_1);
+            encoder.set_restart_interval(2);
+        });
+        let (header, copy) = walked(&bytes).unwrap();
+        assert_eq!((header.width, header.height, header.components, header.bits, header.tail), (40, 24, 3, 8, 2));
+        let jpeg = &header.jpeg;
+        assert_eq!((jpeg.process, jpeg.scans, jpeg.restart_interval), (JpegProcess::Baseline, 1, 2));
+        assert_eq!((jpeg.sampling, jpeg.sampling_max()), ([(2, 1), (1, 1), (1, 1), (0, 0)], (2, 1)));
+        assert!(jpeg.jfif && jpeg.interleaved && jpeg.complete && !header.unfinished && copy == bytes);
+
+        let bytes = encode(ColorType::Ycck, 4, |_| {});
+        let (header, _) = walked(&bytes).unwrap();
+        assert_eq!((header.components, header.jpeg.adobe_transform), (4, Some(2)));
+
+        let bytes = encode(ColorType::Luma, 1, |encoder| encoder.set_progressive(true));
+        let (header, _) = walked(&bytes).unwrap();
+        assert_eq!((header.components, header.jpeg.process), (1, JpegProcess::Progressive));
+        assert!(header.jpeg.scans > 1 && !header.unfinished);
+    }
+
+    #[test]
+    fn a_progressive_file_without_its_last_scans_is_unfinished() {
+        let bytes = encode(ColorType::Rgb, 3, |encoder| encoder.set_progressive(true));
+        let second = bytes.windows(2).enumerate().filter(|(_, pair)| *pair == [0xFF, SOS]).nth(1).unwrap().0;
+        let (header, _) = walked(&[&bytes[..second], &[0xFF, EOI]].concat()).unwrap();
+        assert!(header.unfinished && header.jpeg.complete && header.jpeg.scans == 1);
+    }
+
+    #[test]
+    fn a_cut_is_an_error_in_the_header_and_a_fact_behind_it() {
+        let bytes = encode(ColorType::Rgb, 3, |_| {});
+        let scan = bytes.windows(2).position(|pair| pair == [0xFF, SOS]).unwrap() + 14;
+        for end in 2..bytes.len() {
+            match walked(&bytes[..end]) {
+                Ok((header, _)) => assert!(end >= scan && !header.jpeg.complete && header.tail == 0, "{end}"),
+                Err(error) => assert!(end < scan && error.kind() == ErrorKind::Truncated, "{end}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_adobe_transform_and_jfif_version_are_read_as_known_ones() {
+        let mut bytes = encode(ColorType::Rgb, 3, |encoder| {
+            encoder.add_app_segment(14, b"Adobe\0\x64\0\0\0\0\x07".to_vec()).unwrap();
+        });
+        bytes[11] = 3; // the major version in the JFIF segment, which comes first
+        let (header, copy) = walked(&bytes).unwrap();
+        assert_eq!((header.jpeg.adobe_transform, copy[11]), (Some(7), 1));
+        assert_eq!(walked(&copy).unwrap().0.jpeg.adobe_transform, Some(1));
+        assert_eq!(copy.len(), bytes.len());
+    }
+
+    #[test]
+    fn markers_out_of_order_are_damage() {
+        let bytes = encode(ColorType::Rgb, 3, |_| {});
+        let frame = bytes.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+        let doubled = [&bytes[..frame], &bytes[frame..frame + 19], &bytes[frame..]].concat();
+        let missing = [&bytes[..frame], &bytes[frame + 19..]].concat();
+        for damaged in [&doubled[..], &missing, b"\xFF\xD8\xFF\xD9", b"\xFF\xD8\xFF\xD8", b"\xFF\xD8\xFF\x05\0\x02"] {
+            assert_eq!(walked(damaged).unwrap_err().kind(), ErrorKind::Decode);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_repaired_needs_no_repair(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+            progressive: bool,
+        ) {
+            let mut bytes = encode(ColorType::Rgb, 3, |encoder| encoder.set_progressive(progressive));
+            for (index, value) in changes {
+                let at = index.index(bytes.len());
+                bytes[at] = value;
+            }
+            if let Ok((header, copy)) = walked(&bytes) {
+                let (again, same) = walked(&copy).unwrap();
+                prop_assert_eq!(copy, same);
+                prop_assert_eq!((again.width, again.height, again.jpeg.scans), (header.width, header.height, header.jpeg.scans));
+            }
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod jpeg;
 mod options;
 mod other;
 mod pixels;
+mod repair;
 #[cfg(feature = "turbo")]
 #[expect(unsafe_code, reason = "libjpeg-turbo is called through its C interface")]
 mod turbo;
