@@ -20,6 +20,8 @@ mod stream;
 mod fingerprint;
 mod index;
 mod cache;
+pub mod writer;
+pub(crate) mod draft;
 
 use std::ops::Range;
 use std::path::Path;
@@ -41,6 +43,7 @@ pub use sniff::Compression;
 pub use store::{Footprint, IoMethod, MemoryStore, Store};
 pub use stream::ShardStream;
 pub use tar::{Loss, ScanReport};
+pub use writer::{Headers, ShardWriter, WriterOptions};
 
 /// How shards are opened and how far damage in them is tolerated.
 #[derive(Debug, Clone, Copy)]
