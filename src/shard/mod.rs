@@ -23,6 +23,8 @@ mod stream;
 mod fingerprint;
 mod index;
 mod cache;
+pub mod writer;
+pub(crate) mod draft;
 
 use std::ops::Range;
 use std::path::Path;

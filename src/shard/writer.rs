@@ -2,13 +2,15 @@
 //!
 //! It writes plain tar that webdataset reads; it compresses nothing, and it never changes a shard that is complete.
 
+mod header;
+
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::draft::Draft;
-pub use super::header::Headers;
-use super::header::{BLOCK_BYTES, MemberHead};
+pub use self::header::Headers;
+use self::header::{BLOCK_BYTES, MemberHead};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How shards are cut and written.
