@@ -1,6 +1,57 @@
-//! The command line: parses arguments, composes the public API, prints; it holds no engine of its own.
+//! The `brimful` command: arguments in, a table or a JSON document out, an exit code at the end.
+//!
+//! It computes nothing that the library does not: it sees the public items of the crate alone, and it is the only
+//! place that reads the environment, writes to a terminal or draws a progress bar.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | finished, but some inputs were bad |
+//! | 2 | failed, or wrong usage |
+//!
+//! Data goes to standard output; progress, warnings and errors go to standard error.
 
-/// Runs the command line and returns the exit code: 0 done, 1 some inputs were bad, 2 failed or wrong usage.
-pub fn run(args: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
-    if args.into_iter().count() > 1 { 2 } else { 0 }
+mod args;
+mod output;
+mod failure;
+mod progress;
+mod folders;
+mod system;
+mod machine;
+mod shards;
+mod ls;
+mod index;
+mod cat;
+mod bench;
+mod doctor;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+use failure::Outcome;
+use output::Output;
+
+/// Runs the command with `args`, the first of which is the program's name, and returns its exit code.
+///
+/// Help, results and errors are printed; nothing else is left for the caller than to exit.
+pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(usage) => return failure::usage(&usage),
+    };
+    let mut output = Output::stdout();
+    let outcome = dispatch(arguments.command, &mut output);
+    failure::exit_code(outcome.and_then(|outcome| output.finish(outcome)))
+}
+
+fn dispatch(command: Command, output: &mut Output) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Ls(args) => ls::run(&args, output),
+        Command::Index(args) => index::run(&args, output),
+        Command::Cat(args) => cat::run(&args, output),
+        Command::Bench(command) => bench::run(&command, output),
+        Command::Doctor(args) => doctor::run(&args, output),
+    }
 }

@@ -1,0 +1,262 @@
+//! What may be typed: commands, arguments, help. It holds text and numbers as they were typed; what they mean is for
+//! the commands to say.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Threads that may be asked for.
+const THREADS_MAX: u64 = 1024;
+
+/// Seconds that a run may be asked to take.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// Look into tar shards, and measure how fast they become batches.
+#[derive(Debug, Parser)]
+#[command(name = "brimful", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Shards are given as paths, folders, globs or brace patterns; quote patterns so that the shell leaves them alone.
+
+Examples:
+  brimful ls 'train-{000000..000146}.tar'         one line a sample
+  brimful cat train-000000.tar 000017.jpg > a.jpg  one field of one sample
+  brimful bench decode                             images/s of each JPEG decoder
+  brimful doctor                                   what this build and this machine have
+
+Exit codes: 0 done, 1 finished but some inputs were bad, 2 failed or wrong usage.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the samples of shards: keys, fields, sizes
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(LsArgs),
+    /// Build the indexes of shards, which loaders then find in the cache
+    #[command(after_help = INDEX_EXAMPLES)]
+    Index(IndexArgs),
+    /// Print one field of one sample
+    #[command(after_help = CAT_EXAMPLES)]
+    Cat(CatArgs),
+    /// Measure the stages of a loader on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Show what this build contains and what this machine offers
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
+}
+
+/// How shards are read.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ReadArgs {
+    /// Pass over damage to the next good header instead of stopping at it
+    #[arg(long)]
+    pub(super) resync: bool,
+    /// How bytes are read; auto maps local files and reads remote ones
+    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    pub(super) io: Io,
+}
+
+/// How bytes come out of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Io {
+    Auto,
+    Mmap,
+    Read,
+}
+
+/// Where a JSON document goes.
+#[derive(Debug, Clone, Args)]
+pub(super) struct DocumentArgs {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write the JSON document to FILE as well
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+}
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  brimful ls train-000000.tar
+  brimful ls -l 'train-{000000..000146}.tar'
+  brimful ls --json data/ | jq .key
+
+With --json each line is {\"shard\", \"key\", \"fields\": {EXT: {\"offset\", \"size\"}}}. What stands before damage is listed, the damage
+is told on standard error, and the exit code is 1.";
+
+#[derive(Debug, Args)]
+pub(super) struct LsArgs {
+    /// Shards: paths, folders, globs or brace patterns
+    #[arg(required = true, value_name = "SHARDS")]
+    pub(super) shards: Vec<String>,
+    /// Also show the shard and the offsets of each sample
+    #[arg(short, long)]
+    pub(super) long: bool,
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "long")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) read: ReadArgs,
+}
+
+const INDEX_EXAMPLES: &str = "\
+Examples:
+  brimful index 'train-{000000..000146}.tar'
+  brimful index --dali --out-dir idx/ data/
+
+Indexes are kept in $XDG_CACHE_HOME/brimful or ~/.cache/brimful; a shard that changed is indexed again.";
+
+#[derive(Debug, Args)]
+pub(super) struct IndexArgs {
+    /// Shards: paths, folders, globs or brace patterns
+    #[arg(required = true, value_name = "SHARDS")]
+    pub(super) shards: Vec<String>,
+    /// Write index files for NVIDIA DALI, NAME.idx beside NAME.tar
+    #[arg(long)]
+    pub(super) dali: bool,
+    /// Folder for the files of --dali
+    #[arg(long, value_name = "FOLDER", requires = "dali")]
+    pub(super) out_dir: Option<PathBuf>,
+    /// Folder that keeps the indexes
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) cache_dir: Option<PathBuf>,
+    /// Threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
+    #[command(flatten)]
+    pub(super) read: ReadArgs,
+}
+
+const CAT_EXAMPLES: &str = "\
+Examples:
+  brimful cat train-000000.tar 000017.cls
+  brimful cat train-000000.tar --field jpg 000017 > 000017.jpg
+  brimful cat train-000000.tar --list-fields 000017";
+
+#[derive(Debug, Args)]
+pub(super) struct CatArgs {
+    /// The shard
+    #[arg(value_name = "SHARD")]
+    pub(super) shard: PathBuf,
+    /// The sample's key, with a dot and the field's extension unless --field is given
+    #[arg(value_name = "KEY[.EXT]")]
+    pub(super) key: OsString,
+    /// The field's extension; of alternatives such as jpg;png the first that exists
+    #[arg(short, long, value_name = "EXT")]
+    pub(super) field: Option<String>,
+    /// List the sample's fields and their sizes instead
+    #[arg(short, long, conflicts_with = "field")]
+    pub(super) list_fields: bool,
+    #[command(flatten)]
+    pub(super) read: ReadArgs,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  brimful doctor
+  brimful doctor --json --path /data --path /scratch";
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// A path whose file system is looked at too; may be given several times
+    #[arg(long = "path", value_name = "PATH")]
+    pub(super) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub(super) enum BenchCommand {
+    /// Compare the JPEG decoders of this build on the same files and crops
+    #[command(after_help = BENCH_DECODE_EXAMPLES)]
+    Decode(DecodeBenchArgs),
+}
+
+const BENCH_DECODE_EXAMPLES: &str = "\
+Examples:
+  brimful bench decode                             generated photos, all cores
+  brimful bench decode --dir photos/ --threads 1
+  brimful bench decode --shards 'train-*.tar' --json --out decode.json
+
+Rows say what is decoded: all of the image (full), or what a random crop needs of it (region).";
+
+#[derive(Debug, Args)]
+pub(super) struct DecodeBenchArgs {
+    /// Folder with JPEG files, searched in depth
+    #[arg(long, value_name = "FOLDER", conflicts_with = "shards")]
+    pub(super) dir: Option<PathBuf>,
+    /// Shards with JPEG files: a path, folder, glob or brace pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub(super) shards: Option<String>,
+    /// Files to decode at most
+    #[arg(long, value_name = "N", default_value = "256", value_parser = count(1_000_000))]
+    pub(super) images: usize,
+    /// Threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    /// Side of the resized crop in pixels
+    #[arg(long, value_name = "PIXELS", default_value = "224", value_parser = clap::value_parser!(u32).range(1..=8192))]
+    pub(super) size: u32,
+    /// Seconds of each run of a row
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub(super) seconds: f64,
+    /// Runs of each row
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count(1000))]
+    pub(super) runs: usize,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
+}
+
+fn threads() -> impl clap::builder::TypedValueParser<Value = usize> {
+    count(THREADS_MAX)
+}
+
+/// A number from 1 to `max`.
+fn count(max: u64) -> impl clap::builder::TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<usize>::new().range(1..=max)
+}
+
+/// A time in seconds that is not zero.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if seconds > 0.0 && seconds <= SECONDS_MAX {
+        Ok(seconds)
+    } else {
+        Err(format!("it must be above 0 and at most {SECONDS_MAX}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_thread_count_of_zero_is_wrong_usage() {
+        assert!(Arguments::try_parse_from(["brimful", "index", "--threads", "0", "a.tar"]).is_err());
+        assert!(Arguments::try_parse_from(["brimful", "index", "--threads", "2", "a.tar"]).is_ok());
+    }
+
+    #[test]
+    fn seconds_are_a_positive_number() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for text in ["0", "-1", "nan", "inf", "x", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

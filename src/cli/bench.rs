@@ -1,0 +1,17 @@
+//! `brimful bench`: how fast the stages of a loader are on this machine. It measures; comparing with other programs is not
+//! its business.
+
+mod crops;
+mod decode;
+mod photos;
+mod spread;
+
+use super::args::BenchCommand;
+use super::failure::Outcome;
+use super::output::Output;
+
+pub(super) fn run(command: &BenchCommand, output: &mut Output) -> anyhow::Result<Outcome> {
+    match command {
+        BenchCommand::Decode(args) => decode::run(args, output),
+    }
+}

@@ -1,0 +1,161 @@
+//! `brimful index`: indexes of shards, built on all cores and kept in the cache, or written for DALI. Samples are counted,
+//! not looked into.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::args::IndexArgs;
+use super::failure::{Outcome, report};
+use super::folders;
+use super::machine::cores_available;
+use super::output::{Output, bytes_text, count_text, rate_text, write_whole};
+use super::progress::Progress;
+use super::shards::{self, name_of, tell_grouping, tell_scan};
+use crate::shard::{IndexCache, ShardIndex, ShardOptions};
+
+pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outcome> {
+    let options = shards::options(&args.read);
+    let paths = shards::paths(&args.shards)?;
+    let cache = args.cache_dir.clone().unwrap_or_else(folders::cache);
+    let started = Instant::now();
+    let built = build(&paths, &options, &IndexCache::at(&cache), args.threads.unwrap_or_else(cores_available));
+    let seconds = started.elapsed().as_secs_f64();
+
+    let mut bad = false;
+    let mut names: Vec<Arc<str>> = Vec::new();
+    let mut indexes = Vec::new();
+    let mut files = Vec::new();
+    for (path, index) in paths.iter().zip(built) {
+        match index {
+            Ok(index) => {
+                bad |= tell_scan(&name_of(path), index.report());
+                if args.dali {
+                    files.push(write_dali(path, args.out_dir.as_deref(), &index)?);
+                }
+                names.push(name_of(path));
+                indexes.push(index);
+            }
+            Err(error) if paths.len() == 1 => return Err(error.into()),
+            Err(error) => {
+                bad = true;
+                report(&error.into());
+            }
+        }
+    }
+    let summary = Summary::of(indexes, &names, seconds, cache, files, &mut bad)?;
+    output.document(&args.document, &summary, |output| summary.print(output))?;
+    Ok(Outcome::bad_if(bad))
+}
+
+/// The index of each shard, from the cache where it is up to date. One bad shard does not keep the others back.
+fn build(
+    paths: &[PathBuf],
+    options: &ShardOptions,
+    cache: &IndexCache,
+    threads: usize,
+) -> Vec<crate::Result<ShardIndex>> {
+    let progress = Progress::new("indexing shards", paths.len());
+    let next = AtomicUsize::new(0);
+    let built = Mutex::new(Vec::with_capacity(paths.len()));
+    thread::scope(|scope| {
+        for _ in 0..threads.min(paths.len()) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(path) = paths.get(number) else { break };
+                    let index = cache.load_or_build(path, options).map_err(|error| error.in_shard(name_of(path)));
+                    let mut built = built.lock().unwrap_or_else(PoisonError::into_inner);
+                    built.push((number, index));
+                    progress.set(built.len(), paths.len());
+                }
+            });
+        }
+    });
+    let mut built = built.into_inner().unwrap_or_else(PoisonError::into_inner);
+    built.sort_by_key(|(number, _)| *number);
+    built.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Writes the DALI index of a shard; returns its path.
+fn write_dali(shard: &Path, folder: Option<&Path>, index: &ShardIndex) -> anyhow::Result<PathBuf> {
+    let beside = shard.with_extension("idx");
+    let path = match (folder, beside.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => beside,
+    };
+    let mut text = Vec::new();
+    index.write_dali(&mut text).map_err(|error| error.in_shard(name_of(shard)))?;
+    if let Some(folder) = folder {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
+    }
+    write_whole(&path, &text)?;
+    Ok(path)
+}
+
+/// What was indexed.
+#[derive(Debug, Serialize)]
+struct Summary {
+    shards: usize,
+    samples: u64,
+    fields: u64,
+    /// Bytes of the fields, without headers.
+    bytes: u64,
+    /// Number of fields by extension.
+    extensions: BTreeMap<String, u64>,
+    seconds: f64,
+    samples_per_s: f64,
+    cache: PathBuf,
+    /// Index files for DALI.
+    files: Vec<PathBuf>,
+}
+
+impl Summary {
+    fn of(
+        indexes: Vec<ShardIndex>,
+        names: &[Arc<str>],
+        seconds: f64,
+        cache: PathBuf,
+        files: Vec<PathBuf>,
+        bad: &mut bool,
+    ) -> crate::Result<Self> {
+        let shards = indexes.len();
+        let bytes = indexes.iter().flat_map(ShardIndex::iter).map(|file| file.size).fold(0, u64::saturating_add);
+        let samples = shards::group(indexes, names)?;
+        *bad |= tell_grouping(samples.report());
+        let grouped = samples.report();
+        Ok(Self {
+            shards,
+            samples: samples.len() as u64,
+            fields: grouped.fields,
+            bytes,
+            extensions: grouped.extensions.iter().map(|(extension, count)| (extension.to_string(), *count)).collect(),
+            seconds,
+            samples_per_s: samples.len() as f64 / seconds.max(1e-9),
+            cache,
+            files,
+        })
+    }
+
+    fn print(&self, output: &mut Output) -> io::Result<()> {
+        let extensions: Vec<String> =
+            self.extensions.iter().map(|(extension, count)| format!("{extension} {}", count_text(*count))).collect();
+        writeln!(output, "shards     {}", count_text(self.shards as u64))?;
+        writeln!(output, "samples    {}", count_text(self.samples))?;
+        writeln!(output, "fields     {} ({})", count_text(self.fields), extensions.join(", "))?;
+        writeln!(output, "bytes      {}", bytes_text(self.bytes))?;
+        writeln!(output, "time       {:.3} s, {} samples/s", self.seconds, rate_text(self.samples_per_s))?;
+        writeln!(output, "cache      {}", self.cache.display())?;
+        for file in &self.files {
+            writeln!(output, "written    {}", file.display())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Shards as the commands see them: patterns become paths, one shard becomes its samples and what is wrong with it. It
+//! prints nothing about samples; damage is told here because every command tells it alike.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::args::{Io, ReadArgs};
+use super::failure::{report, warn};
+use super::output::{bytes_text, count_text};
+use crate::sample::{Duplicates, GroupReport, Grouping, SampleIndex, SampleIndexBuilder};
+use crate::shard::{Damage, IoMethod, ScanReport, Shard, ShardIndex, ShardList, ShardOptions};
+use crate::{Error, Result};
+
+/// The library's options for what was typed.
+pub(super) fn options(args: &ReadArgs) -> ShardOptions {
+    let io = match args.io {
+        Io::Auto => IoMethod::Auto,
+        Io::Mmap => IoMethod::Mmap,
+        Io::Read => IoMethod::Read,
+    };
+    let damage = if args.resync { Damage::Resync } else { Damage::Strict };
+    ShardOptions { io, damage, ..ShardOptions::default() }
+}
+
+/// The shards that the patterns mean, in order.
+pub(super) fn paths(patterns: &[String]) -> Result<Vec<PathBuf>> {
+    Ok(ShardList::from_patterns(patterns)?.paths().to_vec())
+}
+
+/// The path as it is shown.
+pub(super) fn name_of(path: &Path) -> Arc<str> {
+    path.to_string_lossy().into()
+}
+
+/// A shard, the samples before its first damage, and the damage.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) shard: Shard,
+    pub(super) samples: SampleIndex,
+    scan: ScanReport,
+    error: Option<Error>,
+}
+
+impl Listing {
+    /// Opens a shard and walks along its headers.
+    ///
+    /// # Errors
+    /// When it cannot be opened at all; damage is kept, see [`tell_damage`](Self::tell_damage).
+    pub(super) fn read(path: &Path, options: &ShardOptions) -> Result<Self> {
+        let shard = Shard::open(path, options)?;
+        let (index, error) = ShardIndex::build_partial(&shard);
+        let scan = index.report().clone();
+        let samples = group([index], &[name_of(path)])?;
+        Ok(Self { shard, samples, scan, error })
+    }
+
+    /// Tells on standard error what is wrong with the shard; `true` if anything is lost.
+    pub(super) fn tell_damage(self) -> bool {
+        let mut bad = tell_scan(self.shard.name(), &self.scan);
+        bad |= tell_grouping(self.samples.report());
+        if let Some(error) = self.error {
+            report(&error.into());
+            bad = true;
+        }
+        bad
+    }
+}
+
+/// The samples of several shards, by webdataset's rule; of fields given twice the first stays, and that is counted.
+pub(super) fn group(indexes: impl IntoIterator<Item = ShardIndex>, names: &[Arc<str>]) -> Result<SampleIndex> {
+    let grouping = Grouping { duplicates: Duplicates::KeepFirst, ..Grouping::default() };
+    let mut samples = SampleIndexBuilder::new(&grouping);
+    for (index, name) in indexes.into_iter().zip(names) {
+        let files = index.iter().map(|file| (file.name, file.offset, file.size));
+        samples.push_shard(name.clone(), index.fingerprint(), files)?;
+    }
+    Ok(samples.finish())
+}
+
+/// Warns of what a walk along the headers passed over; `true` if anything is lost.
+pub(super) fn tell_scan(name: &str, scan: &ScanReport) -> bool {
+    if scan.resyncs > 0 {
+        let places = if scan.resyncs == 1 { "place" } else { "places" };
+        let lost = bytes_text(scan.lost_bytes);
+        let first = scan.losses.first().map_or(String::new(), |loss| format!(", the first at byte {}", loss.offset));
+        warn(&format!("{name}: damage was passed over in {} {places}{first}: {lost} lost", scan.resyncs));
+    }
+    if scan.missing_end {
+        warn(&format!("{name}: the archive ends without end blocks, as one that was cut"));
+    }
+    if scan.sparse > 0 {
+        warn(&format!("{name}: {} sparse members were passed over", scan.sparse));
+    }
+    if scan.trailing_bytes > 0 {
+        warn(&format!("{name}: {} bytes behind the end are no members", count_text(scan.trailing_bytes)));
+    }
+    !scan.is_whole()
+}
+
+/// Warns of what grouping found odd; `true` if a loader would refuse it.
+pub(super) fn tell_grouping(grouping: &GroupReport) -> bool {
+    for warning in grouping.warnings() {
+        warn(&warning);
+    }
+    grouping.duplicate_fields > 0
+}

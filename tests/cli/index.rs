@@ -1,0 +1,71 @@
+//! `brimful index`.
+
+use serde_json::json;
+
+use crate::archive::{SAMPLE_BYTES, damaged, samples};
+use crate::program::{Program, Run, assert_document};
+
+#[test]
+fn a_summary_counts_what_was_indexed() {
+    let program = Program::new();
+    program.write("a-0.tar", &samples(3));
+    program.write("a-1.tar", &samples(2));
+    let document = program.run(&["index", "--json", "a-{0..1}.tar"]).is_quiet().json();
+    assert_document(&document);
+    assert_eq!((&document["shards"], &document["samples"], &document["fields"]), (&json!(2), &json!(5), &json!(10)));
+    assert_eq!(document["bytes"], 5 * 701);
+    assert_eq!(document["extensions"], json!({"jpg": 5, "cls": 5}));
+    assert!(document["samples_per_s"].as_f64().unwrap() > 0.0);
+    let cache = program.path("cache/brimful");
+    assert_eq!(document["cache"], cache.to_str().unwrap());
+    assert!(std::fs::read_dir(cache).unwrap().count() > 0, "the indexes are kept");
+    let text = program.run(&["index", "a-{0..1}.tar"]).is_quiet();
+    assert!(text.text().contains("samples    5\n"), "{}", text.text());
+}
+
+#[test]
+fn a_bad_shard_does_not_keep_the_others_back() {
+    let program = Program::new();
+    program.write("a-0.tar", &damaged(3, SAMPLE_BYTES));
+    program.write("a-1.tar", &samples(2));
+    let run = program.run(&["index", "--json", "a-{0..1}.tar"]).ends_with(1);
+    run.tells_error("a-0.tar");
+    assert_eq!(run.json()["samples"], 2);
+    program.run(&["index", "a-0.tar"]).ends_with(2).tells_error("a-0.tar");
+}
+
+#[test]
+fn dali_indexes_are_written_beside_the_shards_or_elsewhere() {
+    let program = Program::new();
+    program.write("data/a.tar", &samples(2));
+    program.run(&["index", "--dali", "data/a.tar"]).is_quiet();
+    let beside = std::fs::read_to_string(program.path("data/a.idx")).unwrap();
+    assert_eq!(beside.lines().next(), Some("v1.2 2"));
+    assert_eq!(beside.lines().nth(1), Some("jpg 512 700 000000.jpg cls 2048 1 000000.cls"));
+    let document = program.run(&["index", "--json", "--dali", "--out-dir", "idx/new", "data/a.tar"]).is_quiet().json();
+    assert_eq!(document["files"], json!(["idx/new/a.idx"]));
+    assert_eq!(std::fs::read_to_string(program.path("idx/new/a.idx")).unwrap(), beside);
+}
+
+#[test]
+fn few_open_files_are_enough() {
+    let program = Program::new();
+    for n in 0..100 {
+        program.write(&format!("shards/{n:03}.tar"), &samples(1));
+    }
+    let mut command = program.command_after("ulimit -n 64", &["index", "--json", "--threads", "8", "shards"]);
+    let run = command.output().map(Run::of).unwrap().is_quiet();
+    assert_eq!(run.json()["samples"], 100);
+}
+
+#[test]
+fn the_document_can_go_to_a_file() {
+    let program = Program::new();
+    program.write("a.tar", &samples(1));
+    let run = program.run(&["index", "--out", "report.json", "a.tar"]).is_quiet();
+    assert!(run.text().starts_with("shards "), "the table is printed all the same: {}", run.text());
+    let document: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(program.path("report.json")).unwrap()).unwrap();
+    assert_document(&document);
+    program.run(&["index", "--out", "missing/report.json", "a.tar"]).ends_with(2).tells_error("missing/report.json");
+}

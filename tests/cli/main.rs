@@ -1,0 +1,12 @@
+//! The built `brimful` command from the outside: what it prints, where, and with which exit code.
+//!
+//! The library's own rules have their tests elsewhere; here only the command's promises are checked.
+
+mod program;
+mod archive;
+mod ls;
+mod index;
+mod cat;
+mod doctor;
+mod bench_decode;
+mod usage;
