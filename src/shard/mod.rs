@@ -15,7 +15,7 @@ pub mod set;
 pub mod writer;
 mod header;
 pub(crate) mod draft;
-pub mod tar;
+mod tar;
 mod members;
 mod sniff;
 mod compressed;

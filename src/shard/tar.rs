@@ -3,6 +3,7 @@
 //! It does no I/O and never looks at member data: it asks a window for headers, and jumps.
 
 pub(in crate::shard) mod header;
+mod extension;
 mod pax;
 mod report;
 mod resync;
@@ -15,11 +16,9 @@ use crate::shard::{Damage, Member, MemberKind, sniff};
 
 pub use report::{Loss, ScanReport};
 
-use header::{BLOCK, Block, NumberError, Role, until_nul};
+use extension::Extension;
+use header::{BLOCK, Block, NumberError, Role};
 use window::Window;
-
-/// The most bytes that a PAX header or a GNU long name may hold; larger ones are damage.
-const EXTENSION_BYTES_MAX: u64 = 1 << 20;
 
 /// A member as the scanner found it; its name is in [`Scanner::name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,30 +54,6 @@ pub(super) struct Scanner {
     next: Extension,
     global: Extension,
     report: ScanReport,
-}
-
-/// What extended headers say about the member, or members, after them.
-#[derive(Debug, Default)]
-struct Extension {
-    /// Where the first of them stands; `None` while there is none.
-    start: Option<u64>,
-    /// PAX path; an empty one counts as none, as POSIX has it.
-    path: Vec<u8>,
-    /// GNU long name.
-    long_name: Vec<u8>,
-    size: Option<u64>,
-    sparse: bool,
-}
-
-impl Extension {
-    /// Forgets everything but the buffers.
-    fn clear(&mut self) {
-        self.start = None;
-        self.path.clear();
-        self.long_name.clear();
-        self.size = None;
-        self.sparse = false;
-    }
 }
 
 /// Why a step did not get to a member.
@@ -192,17 +167,22 @@ impl Scanner {
                 let head = Head {
                     at,
                     size: header.size(),
+                    is_old_file: header.is_old_file(),
                     name_is_full: header.name_is_full(),
                     sparse_map_goes_on: role == Role::Sparse && header.sparse_map_goes_on(),
                 };
-                match role {
-                    Role::Pax => self.pax(window, head, Scope::Next),
-                    Role::PaxGlobal => self.pax(window, head, Scope::Global),
-                    Role::LongName => self.long_name(window, head),
-                    Role::LongLink => self.long_link(window, head),
-                    Role::Sparse => self.member(window, head, MemberKind::Other(b'S')),
-                    Role::Member(kind) => self.member(window, head, kind),
+                if let Role::Pax | Role::LongName | Role::LongLink = role {
+                    self.next.start.get_or_insert(at);
                 }
+                let read = match role {
+                    Role::Pax => self.next.read_pax(window, head),
+                    Role::PaxGlobal => self.global.read_pax(window, head),
+                    Role::LongName => self.next.read_long_name(window, head),
+                    Role::LongLink => extension::pass_over(window, head),
+                    Role::Sparse => return self.member(window, head, MemberKind::Other(b'S')),
+                    Role::Member(kind) => return self.member(window, head, kind),
+                };
+                self.extended(head, read)
             }
         }
     }
@@ -275,7 +255,7 @@ impl Scanner {
             None if rest > 0 => ("the archive is cut inside a header", at),
             None => ("the archive is cut: its end blocks are missing, and perhaps members", end.min(at)),
         };
-        Err(damage(ErrorKind::Truncated, message, place, end))
+        Err(damage(ErrorKind::Truncated, message, place, end.min(at)))
     }
 
     /// Counts an archive's end that has one zero block instead of two.
@@ -283,53 +263,12 @@ impl Scanner {
         self.report.zero_blocks += u64::from(self.zeros == 1);
     }
 
-    /// The records of a PAX header.
-    fn pax(&mut self, window: &mut impl Window, head: Head, scope: Scope) -> Result<Step, Stop> {
-        let extension = match scope {
-            Scope::Next => {
-                self.next.start.get_or_insert(head.at);
-                &mut self.next
-            }
-            Scope::Global => &mut self.global,
-        };
-        let (data_offset, data) = self.doubt.unless_read(extension_data(window, head))?;
-        for record in pax::Records::new(data) {
-            let done = record.map_err(|malformed| {
-                let place = data_offset + malformed.offset as u64;
-                damage(ErrorKind::BadHeader, format!("a PAX record {}", malformed.why), place, data_offset)
-            });
-            let (key, value) = self.doubt.unless_read(done)?;
-            match key {
-                b"path" => replace(&mut extension.path, value),
-                b"size" => extension.size = self.doubt.unless_read(pax_size(value, data_offset))?,
-                key if key.starts_with(b"GNU.sparse.") => {
-                    extension.sparse = true;
-                    if key == b"GNU.sparse.name" {
-                        replace(&mut extension.path, value);
-                    }
-                }
-                _ => {}
-            }
+    /// Moves behind an extended header, of which `read` bytes were read.
+    fn extended(&mut self, head: Head, read: Result<u64, Stop>) -> Result<Step, Stop> {
+        if read.is_err() {
+            self.doubt = Doubt::Member;
         }
-        let size = data.len() as u64;
-        self.skip(data_offset, size)
-    }
-
-    /// A GNU long name.
-    fn long_name(&mut self, window: &mut impl Window, head: Head) -> Result<Step, Stop> {
-        self.next.start.get_or_insert(head.at);
-        let (data_offset, data) = self.doubt.unless_read(extension_data(window, head))?;
-        replace(&mut self.next.long_name, until_nul(data));
-        let size = data.len() as u64;
-        self.skip(data_offset, size)
-    }
-
-    /// A GNU long link target, which nobody here needs.
-    fn long_link(&mut self, window: &mut impl Window, head: Head) -> Result<Step, Stop> {
-        self.next.start.get_or_insert(head.at);
-        let (data_offset, data) = self.doubt.unless_read(extension_data(window, head))?;
-        let size = data.len() as u64;
-        self.skip(data_offset, size)
+        self.skip(head.data_offset(), read?)
     }
 
     /// A member: what its header says, overruled by the extended headers before it.
@@ -340,7 +279,10 @@ impl Scanner {
                 break;
             }
         }
-        let data_offset = head.at + BLOCK as u64;
+        // By its whole name: a long one that is cut to fit the header may end in a slash too.
+        let is_old_dir = head.is_old_file && self.name.ends_with(b"/");
+        let kind = if is_old_dir { MemberKind::Dir } else { kind };
+        let data_offset = head.data_offset();
         let header_offset = self.next.start.unwrap_or(head.at);
         let field = head.size.map_err(|error| {
             let message = format!("the size of {} {}", shown(&self.name), error.as_str());
@@ -418,20 +360,21 @@ impl Scanner {
     }
 }
 
-/// Which members a PAX header speaks of.
-#[derive(Clone, Copy)]
-enum Scope {
-    Next,
-    Global,
-}
-
 /// What a header itself says, but for the name.
 #[derive(Clone, Copy)]
 struct Head {
     at: u64,
     size: Result<u64, NumberError>,
+    is_old_file: bool,
     name_is_full: bool,
     sparse_map_goes_on: bool,
+}
+
+impl Head {
+    fn data_offset(&self) -> u64 {
+        // A whole block was read at `at`, so this is no more than the archive's length.
+        self.at + BLOCK as u64
+    }
 }
 
 /// How far the next member is to be trusted behind damage, which may have hit an extended header of its.
@@ -446,14 +389,6 @@ enum Doubt {
 }
 
 impl Doubt {
-    /// Passes on what came of an extended header, and doubts the next member if that is damage.
-    fn unless_read<T>(&mut self, read: Result<T, Stop>) -> Result<T, Stop> {
-        if read.is_err() {
-            *self = Self::Member;
-        }
-        read
-    }
-
     fn take(&mut self) -> Self {
         std::mem::take(self)
     }
@@ -462,27 +397,6 @@ impl Doubt {
     fn concerns(self, extension_start: Option<u64>, head: Head) -> bool {
         extension_start.is_none() && (self == Self::Member || self == Self::Name && head.name_is_full)
     }
-}
-
-/// The data of an extended header and where they stand.
-fn extension_data(window: &mut impl Window, head: Head) -> Result<(u64, &[u8]), Stop> {
-    let at = head.at;
-    let data_offset = at + BLOCK as u64;
-    let size = head.size.map_err(|error| {
-        let message = format!("the size of an extended header {}", error.as_str());
-        damage(ErrorKind::BadHeader, message, at, data_offset)
-    })?;
-    if size > EXTENSION_BYTES_MAX {
-        let message = format!("an extended header holds {size} bytes, more than the {EXTENSION_BYTES_MAX} allowed");
-        return Err(damage(ErrorKind::Limit, message, at, data_offset));
-    }
-    // Within the limit, so it fits.
-    let data = window.bytes(data_offset, size as usize)?;
-    if (data.len() as u64) < size {
-        let message = format!("an extended header is cut: expected {size} bytes, {} are left", data.len());
-        return Err(damage(ErrorKind::Truncated, message, at, data_offset));
-    }
-    Ok((data_offset, data))
 }
 
 /// The end of the blocks that hold the rest of a sparse map, if there are any.
@@ -495,16 +409,6 @@ fn sparse_map_end(window: &mut impl Window, data_offset: u64, mut goes_on: bool)
         goes_on = block.get(504).is_some_and(|&byte| byte != 0);
     }
     Ok(end)
-}
-
-/// The value of PAX's `size`; an empty one stands for none.
-fn pax_size(value: &[u8], data_offset: u64) -> Result<Option<u64>, Stop> {
-    if value.is_empty() {
-        return Ok(None);
-    }
-    pax::decimal(value).map(Some).map_err(|error| {
-        damage(ErrorKind::BadHeader, format!("a size in a PAX record {}", error.as_str()), data_offset, data_offset)
-    })
 }
 
 fn damage(kind: ErrorKind, message: impl Into<String>, place: u64, from: u64) -> Stop {
@@ -537,3 +441,6 @@ fn replace(buffer: &mut Vec<u8>, bytes: &[u8]) {
     buffer.clear();
     buffer.extend_from_slice(bytes);
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,10 @@ pub(super) enum Role {
 impl<'a> Header<'a> {
     /// The header in `block`, if its checksum is right: the sum of all bytes with the checksum field read as blanks.
     pub(in crate::shard) fn parse(block: &'a [u8; BLOCK]) -> Option<Self> {
-        let stored = octal(&block[148..156]).ok()?;
+        let stored = &block[148..156];
+        // Nothing is zero in other fields; here it would make headers of random data, whose signed bytes sum up to
+        // little.
+        let stored = octal(stored).ok().filter(|_| stored.iter().any(u8::is_ascii_digit))?;
         let blanks = 8 * u64::from(b' ');
         let field: u64 = block[148..156].iter().map(|&byte| u64::from(byte)).sum();
         let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
@@ -69,14 +72,17 @@ impl<'a> Header<'a> {
             b'L' => Role::LongName,
             b'K' => Role::LongLink,
             b'S' => Role::Sparse,
-            // Before POSIX, a directory was a file whose name ends in a slash.
-            0 if until_nul(&self.0[..100]).ends_with(b"/") => Role::Member(MemberKind::Dir),
             0 | b'0' | b'7' => Role::Member(MemberKind::File),
             b'1' => Role::Member(MemberKind::HardLink),
             b'2' => Role::Member(MemberKind::Symlink),
             b'5' => Role::Member(MemberKind::Dir),
             other => Role::Member(MemberKind::Other(other)),
         }
+    }
+
+    /// Whether the type is that of files before POSIX, when a directory was a file whose name ends in a slash.
+    pub(super) fn is_old_file(&self) -> bool {
+        self.0[156] == 0
     }
 
     /// The size field, in bytes.
