@@ -13,7 +13,6 @@ pub mod brace;
 pub mod list;
 pub mod set;
 pub mod writer;
-mod header;
 pub(crate) mod draft;
 mod tar;
 mod members;
@@ -23,8 +22,6 @@ mod stream;
 mod fingerprint;
 mod index;
 mod cache;
-pub mod writer;
-pub(crate) mod draft;
 
 use std::ops::Range;
 use std::path::Path;
