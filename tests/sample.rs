@@ -85,7 +85,8 @@ fn an_epoch_reads_every_sample_of_every_shard() {
     let shards: Vec<Bytes> = (0..5_u8)
         .map(|shard| {
             let names: Vec<String> = (0..shard).flat_map(|n| ["jpg", "cls"].map(|ext| format!("{shard}{n}.{ext}"))).collect();
-            archive(&names.iter().map(|name| (name.as_str(), &[shard][..])).collect::<Vec<_>>())
+            let data = [shard];
+            archive(&names.iter().map(|name| (name.as_str(), &data[..])).collect::<Vec<_>>())
         })
         .collect();
     let index = index(&shards, &Grouping::default()).unwrap();
