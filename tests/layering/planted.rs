@@ -114,6 +114,7 @@ fn unsafe_stands_only_in_the_marked_files() {
     bad("bindings/python/src/batch.rs", code, "'unsafe'");
     good("src/shard/map.rs", code);
     good("src/shard/map/guard.rs", code);
+    good("tests/store.rs", code);
     good("src/decode/baseline/lane.rs", code);
     good("bindings/python/src/dlpack.rs", code);
     good("src/shard/tar.rs", "#[expect(unsafe_code, reason = \"unsafe\")] mod map; // unsafe");

@@ -195,7 +195,9 @@ fn check_bans(source: &Source, broken: &mut Vec<String>) {
 }
 
 fn check_unsafe(source: &Source, broken: &mut Vec<String>) {
-    if is_among(&source.path, UNSAFE) {
+    // Tests may: a test of a signal or of a foreign mapping has no safe way.
+    let is_shipped = source.path.starts_with("src/") || source.path.starts_with("bindings/");
+    if !is_shipped || is_among(&source.path, UNSAFE) {
         return;
     }
     for token in source.tokens.iter().filter(|token| token.text == "unsafe") {
