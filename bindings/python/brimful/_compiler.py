@@ -62,9 +62,9 @@ def compile_transform(transform: Any) -> Compiled:
     reason = entries[known].reason if known < len(entries) else None
     while True:
         specs = [spec for entry in entries[:known] for spec in entry.specs or ()]
-        text = json.dumps(specs)
         try:
-            _native.check_transform(text)
+            # The native side spells every argument out, so that equal transforms have equal texts.
+            text = _native.check_transform(json.dumps(specs))
             break
         except BrimfulError as error:
             if error.kind != "unsupported" or known == 0:

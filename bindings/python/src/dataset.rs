@@ -54,11 +54,7 @@ impl Dataset {
             mode: color_mode(mode)?,
             exif,
             backend: backend(decoder)?,
-            truncated: choice(
-                "truncated",
-                truncated,
-                &[("refuse", Truncated::Refuse), ("allow", Truncated::Allow)],
-            )?,
+            truncated: choice("truncated", truncated, &[("refuse", Truncated::Refuse), ("allow", Truncated::Allow)])?,
             ..DecodeOptions::default()
         };
         let shards = ShardOptions {

@@ -78,6 +78,13 @@ def pattern(folder: Path) -> str:
     return str(folder / f"train-{{000..{SHARDS - 1:03d}}}.tar")
 
 
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A shard of one photo that takes a while to decode."""
+    row = {"__key__": b"a", "jpg": jpeg(photo(0, 2400, 1800))}
+    return str(write_shard(tmp_path_factory.mktemp("large") / "large.tar", [row]))
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test touches the user's cache, or sees the ranks of a job around it."""
