@@ -20,7 +20,7 @@ pub(crate) fn invalid(message: String, hint: String) -> PyErr {
     raise(Error::new(ErrorKind::InvalidOption, message).with_hint(hint))
 }
 
-fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+fn exception(py: Python<'_>, error: &Error, of_image: bool) -> PyResult<PyErr> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let make = MAKE.import(py, "brimful.errors", "error_of_kind")?;
     let place = error.place();

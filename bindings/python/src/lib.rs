@@ -25,7 +25,7 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::Tensor;
     #[pymodule_export]
-    use crate::io::decode_image;
+    use crate::io::{decode_image, encode_photo};
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
 
