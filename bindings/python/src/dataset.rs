@@ -65,6 +65,7 @@ impl Dataset {
             io: choice("io", io, &[("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read)])?,
             damage: choice("damage", damage, &[("strict", Damage::Strict), ("resync", Damage::Resync)])?,
             memory_limit_bytes,
+            ..ShardOptions::default()
         };
         let grouping = Grouping {
             keep_appledouble,
