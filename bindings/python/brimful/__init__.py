@@ -1,0 +1,73 @@
+"""brimful: a native training data loader. Tar shards in, ready-to-train batches out.
+
+`DataLoader` takes the place of torch's and is imported only when it is asked for; `Loader` needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import io, transforms
+from ._native import __version__
+from .dataset import ShardDataset
+from .errors import (
+    BrimfulError,
+    CancelledError,
+    DecodeError,
+    FieldValueError,
+    InvalidOptionError,
+    LimitError,
+    MissingFieldError,
+    NotFoundError,
+    ShardChangedError,
+    ShardError,
+    StateMismatchError,
+    TooManyErrors,
+    UnsupportedError,
+)
+from .loader import Loader
+
+if TYPE_CHECKING:
+    from .dataloader import DataLoader
+
+__all__ = [
+    "BrimfulError",
+    "CancelledError",
+    "DataLoader",
+    "DecodeError",
+    "FieldValueError",
+    "InvalidOptionError",
+    "LimitError",
+    "Loader",
+    "MissingFieldError",
+    "NotFoundError",
+    "ShardChangedError",
+    "ShardDataset",
+    "ShardError",
+    "StateMismatchError",
+    "TooManyErrors",
+    "UnsupportedError",
+    "__version__",
+    "io",
+    "transforms",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DataLoader":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "brimful.DataLoader is a torch DataLoader and torch cannot be imported; "
+            "install it with `pip install torch`, or use brimful.Loader, which gives NumPy arrays"
+        ) from error
+    from .dataloader import DataLoader
+
+    globals()[name] = DataLoader
+    return DataLoader
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,261 @@
+"""A real subclass of torch's DataLoader that runs natively where it can, and on torch's machinery where it must."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import torch
+import torch.utils.data
+
+from . import _native, ranks
+from .arrays import torch_column
+from .dataset import ShardDataset
+from .engine import Batches, Controls, Engine
+from .errors import InvalidOptionError
+from .explanation import Explanation, transform_steps
+
+__all__ = ["DataLoader"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
+    """torch's DataLoader, native over a `ShardDataset`.
+
+    Every argument of torch's is accepted and checked as torch does. The native path serves a `ShardDataset` whose
+    transform compiles, without sampler, batch_sampler, collate_fn and worker_init_fn; everything else, and every other
+    data set, goes through torch's own machinery. `explain()` says which it is, and why.
+
+    On the native path `num_workers` are threads, 0 for all cores; `prefetch_factor` is the number of batches in flight.
+    Each `iter()` begins the next epoch.
+
+    Args:
+        device: None or "cpu".
+        dtype: "float32" or "uint8" images; None for what the transform makes.
+        layout: "NCHW", "channels_last" or "NHWC".
+        seed: what order and augmentation derive from, with epoch and sample; else the seed of `generator`, else 0.
+        on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
+        max_errors: bad samples allowed an epoch, as a count (int) or a share (float).
+        quarantine: a file that gets a JSON line for each bad sample.
+        split: "rank" shares the samples out among the ranks of a distributed job.
+        rank, world_size: this process's share, where it cannot be found.
+        decoder, io: as in `ShardDataset`, where they say something else than "auto".
+        shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
+    """
+
+    def __init__(
+        self,
+        dataset: torch.utils.data.Dataset[T_co] | ShardDataset,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: torch.utils.data.Sampler | Iterable | None = None,
+        batch_sampler: torch.utils.data.Sampler | Iterable | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        layout: str = "NCHW",
+        seed: int | None = None,
+        on_error: str = "raise",
+        max_errors: float | None = None,
+        quarantine: str | os.PathLike | None = None,
+        split: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        decoder: str = "auto",
+        io: str = "auto",
+        shuffle_window: int | None = None,
+    ) -> None:
+        _check_device(device)
+        if isinstance(dataset, ShardDataset):
+            changes = {name: word for name, word in (("decoder", decoder), ("io", io)) if word != "auto"}
+            dataset = dataset.with_options(**changes) if changes else dataset
+        # The length of a stream is unknown, which torch's random sampler does not survive; ours shuffles anyway.
+        is_stream = isinstance(dataset, ShardDataset) and dataset.is_stream
+        super().__init__(
+            dataset,
+            batch_size,
+            None if is_stream else shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            **({"pin_memory_device": pin_memory_device} if pin_memory_device else {}),
+            **({} if in_order else {"in_order": in_order}),
+        )
+        self.device = device
+        self.dtype = dtype
+        self.layout = layout
+        self.seed = seed
+        self.on_error = on_error
+        self.max_errors = max_errors
+        self.quarantine = quarantine
+        self.split = split
+        self.rank = rank
+        self.world_size = world_size
+        self.decoder = decoder
+        self.io = io
+        self.shuffle_window = shuffle_window
+        self._reasons = _reasons_for_torch(dataset, batch_size, sampler, batch_sampler, collate_fn, worker_init_fn)
+        self._engine: Engine | None = None
+        if self._reasons:
+            self._warn_of_idle_options()
+            return
+        options = {
+            "batch_size": batch_size,
+            "drop_last": drop_last,
+            "shuffle": bool(shuffle),
+            "shuffle_window": shuffle_window,
+            "seed": _seed(seed, generator),
+            "num_workers": num_workers,
+            "prefetch": prefetch_factor or 0,
+            "dtype": dtype,
+            "layout": layout,
+            "on_error": on_error,
+            "max_errors": max_errors,
+            "quarantine": quarantine,
+            "split": ranks.resolve(split, rank, world_size, stacklevel=3),
+        }
+        self._engine = Engine(dataset, options)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._engine is None:
+            return super().__iter__()
+        return Batches(self._engine, self._finish, self.timeout or None)
+
+    def __len__(self) -> int:
+        if self._engine is None:
+            return torch.utils.data.DataLoader.__len__(self)
+        return Controls.__len__(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes `epoch` the one that the next `iter()` begins; on torch's path the sampler is told, if it listens."""
+        if self._engine is not None:
+            return super().set_epoch(epoch)
+        for listener in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
+            if hasattr(listener, "set_epoch"):
+                listener.set_epoch(epoch)
+                return None
+        return None
+
+    def stats(self) -> dict[str, Any]:
+        """What each stage did, and which one is the bottleneck; on torch's path only why nothing is known."""
+        if self._engine is None:
+            return {"engine": "torch", "reasons": list(self._reasons)}
+        return super().stats()
+
+    def explain(self) -> Explanation:
+        """What runs natively, what in Python, and why."""
+        if not isinstance(self.dataset, ShardDataset):
+            return Explanation("torch", python=("dataset", "collate_fn"), reasons=tuple(self._reasons))
+        target = ("target_transform",) if self.dataset.target_transform is not None else ()
+        native, python = transform_steps(self.dataset.compiled.names, self.dataset.compiled.python)
+        if self._engine is None:
+            place = "the main process" if self.num_workers == 0 else f"{self.num_workers} worker processes"
+            return Explanation(
+                "torch",
+                native=("read", "decode", *native),
+                python=(*python, *target, "collate_fn"),
+                reasons=tuple(self._reasons),
+                notes=(f"samples are made one by one in {place}",),
+            )
+        decode, read = self._engine.native.threads
+        return Explanation(
+            "native",
+            native=("read", "decode", *native, "batch"),
+            python=target,
+            reasons=("target_transform is a Python function, called for each row",) if target else (),
+            notes=(f"{decode} decode threads, {read} reader threads, seed {self._engine.options['seed']}",),
+        )
+
+    def _finish(self, batch: _native.Batch) -> Any:
+        columns = [torch_column(column) for column in batch.columns]
+        target_transform = self.dataset.target_transform
+        if target_transform is not None:
+            last = columns[-1]
+            values = last.tolist() if torch.is_tensor(last) and last.ndim == 1 else list(last)
+            columns[-1] = torch.utils.data.default_collate([target_transform(value) for value in values])
+        if self.pin_memory and torch.accelerator.is_available():
+            columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
+        return columns[0] if isinstance(self.dataset.fields, str) else columns
+
+    def _warn_of_idle_options(self) -> None:
+        defaults = {"dtype": None, "layout": "NCHW", "on_error": "raise", "max_errors": None, "quarantine": None}
+        defaults |= {"shuffle_window": None}
+        if self.sampler is None or isinstance(self.sampler, torch.utils.data.SequentialSampler | _RandomSampler):
+            # A sampler that was given shares samples out as it likes; ours never splits them again.
+            defaults |= {"split": None, "rank": None, "world_size": None}
+        idle = [name for name, default in defaults.items() if getattr(self, name) != default]
+        if idle:
+            warnings.warn(
+                f"{', '.join(idle)} without effect: torch's machinery runs this loader, because {self._reasons[0]}",
+                stacklevel=3,
+            )
+
+
+_RandomSampler = torch.utils.data.RandomSampler
+
+
+def _check_device(device: str | torch.device | None) -> None:
+    if device is not None and torch.device(device).type != "cpu":
+        raise InvalidOptionError(
+            f"device={str(device)!r}: this build has no device path",
+            hint='leave device out and move batches yourself: batch.to("cuda", non_blocking=True)',
+        )
+
+
+def _reasons_for_torch(
+    dataset: Any, batch_size: int | None, sampler: Any, batch_sampler: Any, collate_fn: Any, worker_init_fn: Any
+) -> list[str]:
+    """Why the native path cannot serve this loader; empty where it can."""
+    if not isinstance(dataset, ShardDataset):
+        return [f"{type(dataset).__name__} is no brimful.ShardDataset"]
+    reasons = []
+    for name in ("__getitem__", "__getitems__"):
+        if getattr(type(dataset), name) is not getattr(ShardDataset, name):
+            reasons.append(f"{type(dataset).__name__} has a {name} of its own")
+    given = {
+        "sampler": sampler,
+        "batch_sampler": batch_sampler,
+        "collate_fn": collate_fn,
+        "worker_init_fn": worker_init_fn,
+    }
+    reasons += [f"{name} is given" for name, value in given.items() if value is not None]
+    if batch_size is None and batch_sampler is None:
+        reasons.append("batch_size is None")
+    if not dataset.compiled.is_native:
+        reasons.append(f"{dataset.compiled.reason}")
+    if reasons and dataset.is_stream:
+        raise InvalidOptionError(
+            f"a stream of shards is only served natively, and {reasons[0]}",
+            hint='access="indexed" gives random access to compressed shards',
+        )
+    return reasons
+
+
+def _seed(seed: int | None, generator: torch.Generator | None) -> int:
+    if seed is not None:
+        return seed
+    return 0 if generator is None else generator.initial_seed()

@@ -1,0 +1,262 @@
+"""A data set over tar shards: map-style for anyone, and the source of brimful's loaders."""
+
+from __future__ import annotations
+
+import operator
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from ._compiler import Compiled, compile_transform
+from .arrays import numpy_column, torch_column, torch_is_there
+from .errors import ShardChangedError
+from .progress import ProgressLine
+
+__all__ = ["ShardDataset"]
+
+
+class ShardDataset:
+    """The samples of WebDataset tar shards.
+
+    `dataset[i]` is a tuple with one entry a field: a decoded and transformed image, an `int` label, a text, ... A single
+    field given as a string makes samples of that entry alone. Images are torch tensors `[C, H, W]` where torch is
+    installed and NumPy arrays of that shape where it is not.
+
+    Args:
+        patterns: shards as one pattern or several: braces (`train-{000000..000146}.tar`), globs, folders, paths.
+        fields: what is wanted of a sample, in order: `"jpg;jpeg;png"` (the first present wins), `"cls"`, `"txt"`,
+            `"json"`, `"json:meta.label"`, `"jpg:bytes"` (undecoded), `"__key__"`, `"__url__"`.
+        transform: of `brimful.transforms` or torchvision (v1 or v2), applied to images. What cannot be compiled runs
+            in Python, after the rest: it gets a PIL image, or a tensor once a transform before it made one.
+        target_transform: called with the value of the last field.
+        mode: "RGB" or "L".
+        exif: whether images are turned upright as their EXIF orientation says.
+        decoder: what decodes JPEG: "auto", "turbo", "zune".
+        io: how shards are read: "auto" (maps on local file systems), "mmap", "read".
+        index_cache: keep indexes in the user's cache folder (True), in another folder (a path), or nowhere (None).
+        key_split: whether the "first" dot of a name ends the key, as in webdataset, or the "last".
+        duplicates: a field given twice in a sample is an "error", or "keep_first" wins.
+        keep_appledouble: keep `._name` files, which macOS leaves in archives.
+        damage: a damaged archive is an error ("strict"), or reading goes on at the next header ("resync").
+        truncated: a JPEG that ends early is an error ("refuse"), or decoded as far as it goes ("allow").
+        access: "indexed" for random access, "stream" to read in sequence, "auto" to stream compressed shards only.
+        memory_limit_bytes: the most that one compressed shard may inflate to under access="indexed".
+        index_threads: threads that build indexes, 0 for all cores.
+    """
+
+    def __init__(
+        self,
+        patterns: str | os.PathLike | Sequence[str | os.PathLike],
+        fields: str | Sequence[str] = ("jpg;jpeg;png", "cls"),
+        transform: Any = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        *,
+        mode: str = "RGB",
+        exif: bool = False,
+        decoder: str = "auto",
+        io: str = "auto",
+        index_cache: bool | str | os.PathLike | None = True,
+        key_split: str = "first",
+        duplicates: str = "error",
+        keep_appledouble: bool = False,
+        damage: str = "strict",
+        truncated: str = "refuse",
+        access: str = "auto",
+        memory_limit_bytes: int = 2 << 30,
+        index_threads: int = 0,
+    ) -> None:
+        single = isinstance(patterns, (str, os.PathLike))
+        self.patterns = [os.fspath(p) for p in ([patterns] if single else patterns)]
+        self.fields = fields if isinstance(fields, str) else tuple(fields)
+        self.transform = transform
+        self.target_transform = target_transform
+        self._options = {
+            "mode": mode,
+            "exif": exif,
+            "decoder": decoder,
+            "io": io,
+            "index_cache": _cache_folder(index_cache),
+            "key_split": key_split,
+            "duplicates": duplicates,
+            "keep_appledouble": keep_appledouble,
+            "damage": damage,
+            "truncated": truncated,
+            "access": access,
+            "memory_limit_bytes": memory_limit_bytes,
+            "index_threads": index_threads,
+        }
+        self._fingerprint: int | None = None
+        self._compiled: Compiled | None = None
+        self._shards: _native.Dataset | None = None
+        self._fetcher: _native.Loader | None = None
+        self._open()
+
+    def _open(self) -> _native.Dataset:
+        if self._shards is None:
+            shards = _native.Dataset(
+                self.patterns,
+                fields=[self.fields] if isinstance(self.fields, str) else list(self.fields),
+                transform=self.compiled.json,
+                progress=ProgressLine("indexing shards"),
+                **self._options,
+            )
+            if self._fingerprint is not None and self._fingerprint != shards.fingerprint:
+                raise ShardChangedError(
+                    f"the shards of {self.patterns} are not those that this data set was made with",
+                    kind="shard_changed",
+                    hint="make the data set anew",
+                )
+            self._fingerprint = shards.fingerprint
+            self._shards = shards
+        return self._shards
+
+    @property
+    def compiled(self) -> Compiled:
+        """The transform, split into its native and its Python part."""
+        if self._compiled is None:
+            self._compiled = compile_transform(self.transform)
+        return self._compiled
+
+    @property
+    def native(self) -> _native.Dataset:
+        """The native data set; opened anew in a process that got this object by pickling."""
+        return self._open()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether samples are read in sequence, so that there is no length and no random access."""
+        return self.native.samples is None
+
+    @property
+    def paths(self) -> list[Path]:
+        """Paths of the shards, in order."""
+        return self.native.paths
+
+    def key(self, index: int) -> str:
+        """The key of a sample; bytes that are not UTF-8 come as `os.fsdecode` gives them."""
+        return os.fsdecode(self.native.key(self._position(index)))
+
+    def __len__(self) -> int:
+        samples = self.native.samples
+        if samples is None:
+            raise TypeError('a stream of shards has no length; access="indexed" reads them through an index')
+        return samples
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Samples by number, decoded on the calling thread."""
+        positions = [self._position(index) for index in indices]
+        if not positions:
+            return []
+        fetcher = self._loader_for_fetch()
+        draw = self._draw()
+        # Values of unequal shape cannot share a batch, but can be samples of one list.
+        if self.native.image_size is not None and not self._has_arrays():
+            return self._rows(fetcher.fetch(positions, draw))
+        return [row for position in positions for row in self._rows(fetcher.fetch([position], draw))]
+
+    def _position(self, index: int) -> int:
+        index = operator.index(index)
+        samples = len(self)
+        position = index + samples if index < 0 else index
+        if not 0 <= position < samples:
+            raise IndexError(f"there is no sample {index}: the data set has {samples}")
+        return position
+
+    def _draw(self) -> int:
+        """What augmentation derives from, beside the sample: drawn where torchvision would draw."""
+        if not self.compiled.is_random:
+            return 0
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            return int(torch.empty((), dtype=torch.int64).random_().item())
+        return random.getrandbits(63)
+
+    def _loader_for_fetch(self) -> _native.Loader:
+        if self._fetcher is None:
+            from .engine import native_loader
+
+            self._fetcher = native_loader(self.native, num_workers=1)
+        return self._fetcher
+
+    def _has_arrays(self) -> bool:
+        fields = [self.fields] if isinstance(self.fields, str) else self.fields
+        return any("np" in field or "json" in field for field in fields)
+
+    def _rows(self, batch: _native.Batch) -> list[Any]:
+        to_array = torch_column if torch_is_there() else numpy_column
+        is_image = self.native.image_fields
+        columns = []
+        for column, image in zip(batch.columns, is_image, strict=True):
+            rows = list(to_array(column))
+            if image:
+                rows = [self._finish(row) for row in rows]
+            elif rows and getattr(rows[0], "shape", None) == ():
+                rows = [row.item() for row in rows]
+            columns.append(rows)
+        if self.target_transform is not None:
+            columns[-1] = [self.target_transform(value) for value in columns[-1]]
+        if isinstance(self.fields, str):
+            return columns[0]
+        return list(zip(*columns, strict=True))
+
+    def _finish(self, image: Any) -> Any:
+        """Runs the part of the transform that has no native form."""
+        python = self.compiled.python
+        if not python:
+            return image
+        if not self.compiled.makes_tensor:
+            image = _pil_image(image)
+        for step in python:
+            image = step(image)
+        return image
+
+    def with_options(self, **changes: Any) -> ShardDataset:
+        """The same data set with other options, named as in the constructor."""
+        options = {**self._options, **changes}
+        if "index_cache" in changes:
+            options["index_cache"] = _cache_folder(changes["index_cache"])
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _options=options, _shards=None, _fetcher=None)
+        other._open()
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.update(_shards=None, _fetcher=None, _compiled=None)
+        return state
+
+    def __repr__(self) -> str:
+        size = "a stream" if self.is_stream else f"{len(self)} samples"
+        return f"{type(self).__name__}({len(self.paths)} shards, {size}, fields={self.fields!r})"
+
+
+def _cache_folder(index_cache: bool | str | os.PathLike | None) -> str | None:
+    if index_cache is None or index_cache is False:
+        return None
+    if index_cache is not True:
+        return os.fspath(index_cache)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "brimful")
+
+
+def _pil_image(image: Any) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "a transform that runs in Python gets PIL images, and Pillow cannot be imported; `pip install pillow`"
+        ) from error
+    array = numpy_of(image)
+    return Image.fromarray(array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0).copy())
+
+
+def numpy_of(image: Any) -> Any:
+    """The NumPy array of a torch tensor, or the array itself."""
+    return image.numpy() if hasattr(image, "numpy") else image

@@ -1,0 +1,176 @@
+"""The native loader behind `DataLoader` and `Loader`: made from their options, remade in other processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _native
+from .dataset import ShardDataset
+from .errors import InvalidOptionError, StateMismatchError
+from .explanation import Explanation
+from .ranks import WHOLE, Split
+
+SEEDS = 1 << 64
+
+
+def native_loader(
+    dataset: _native.Dataset,
+    *,
+    batch_size: int = 1,
+    drop_last: bool = False,
+    shuffle: bool = False,
+    shuffle_window: int | None = None,
+    seed: int = 0,
+    num_workers: int = 0,
+    prefetch: int = 0,
+    dtype: str | None = None,
+    layout: str = "NCHW",
+    on_error: str = "raise",
+    max_errors: float | None = None,
+    quarantine: str | os.PathLike | None = None,
+    split: Split = WHOLE,
+) -> _native.Loader:
+    """A native loader; `num_workers` are threads, 0 for all cores."""
+    if not isinstance(seed, int):
+        raise InvalidOptionError(f"seed={seed!r} is no integer")
+    for name, value in (("rank", split.rank), ("world_size", split.world_size), ("num_workers", num_workers)):
+        if value < 0:
+            raise InvalidOptionError(f"{name}={value} is negative")
+    return _native.Loader(
+        dataset,
+        batch_size=batch_size,
+        drop_last=drop_last,
+        shuffle=shuffle,
+        shuffle_window=None if dataset.samples is None else shuffle_window,
+        # Of a stream the window counts samples; there is no index that would know the shards.
+        shuffle_samples=shuffle_window if dataset.samples is None and shuffle_window is not None else 1000,
+        seed=seed % SEEDS,
+        threads=num_workers,
+        readers=0,
+        prefetch=prefetch,
+        dtype=None if dtype is None else str(dtype).rsplit(".", 1)[-1],
+        layout=layout,
+        on_error=on_error,
+        max_errors=max_errors,
+        quarantine=quarantine,
+        rank=split.rank,
+        world_size=split.world_size,
+        remainder="pad",
+    )
+
+
+class Engine:
+    """A data set, options, and the native loader made from them.
+
+    It can be pickled; the copy goes on at the same place. In a worker process of torch it decodes on one thread.
+    """
+
+    def __init__(self, dataset: ShardDataset, options: dict[str, Any]) -> None:
+        self.dataset = dataset
+        self.options = options
+        self._loader: _native.Loader | None = None
+        self._state: dict[str, int] | None = None
+        self._pid = os.getpid()
+        self.native  # noqa: B018 - made here for its checks
+
+    @property
+    def native(self) -> _native.Loader:
+        """The native loader of this process."""
+        if self._loader is not None and self._pid != os.getpid() and _in_torch_worker():
+            # It came along with a fork, and would start as many threads in each worker as in the parent.
+            self._state = self._loader.state()
+            self._loader = None
+        if self._loader is None:
+            options = {**self.options, "num_workers": 1} if _in_torch_worker() else self.options
+            self._loader = native_loader(self.dataset.native, **options)
+            self._pid = os.getpid()
+            if self._state is not None:
+                self._loader.load_state(**self._state)
+        return self._loader
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self._state if self._loader is None else self._loader.state()
+        return {**self.__dict__, "_loader": None, "_state": state}
+
+
+class Batches(Iterator[Any]):
+    """The batches of one epoch, each as `finish` makes it."""
+
+    def __init__(self, engine: Engine, finish: Callable[[_native.Batch], Any], timeout_s: float | None = None) -> None:
+        loader = engine.native
+        self._epoch = loader.epoch()
+        self._length = loader.batches
+        self._finish = finish
+        self._timeout_s = timeout_s
+
+    def __next__(self) -> Any:
+        try:
+            batch = self._epoch.next_batch(self._timeout_s)
+        except TimeoutError:
+            raise RuntimeError(f"DataLoader timed out after {self._timeout_s} seconds") from None
+        if batch is None:
+            raise StopIteration
+        return self._finish(batch)
+
+    def __len__(self) -> int:
+        if self._length is None:
+            raise TypeError("an epoch over a stream of shards has no length")
+        return self._length
+
+
+class Controls:
+    """What both loaders offer beside iteration. `_engine` is None where torch's machinery does the work."""
+
+    _engine: Engine | None
+
+    def __len__(self) -> int:
+        batches = self._native().batches
+        if batches is None:
+            raise TypeError('a loader over a stream of shards has no length; access="indexed" gives it one')
+        return batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes `epoch` the one that the next `iter()` begins; otherwise each is one more than the last."""
+        self._native().set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, int]:
+        """The place after the last batch that was delivered: a few integers."""
+        return self._native().state()
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Makes the next `iter()` go on where `state_dict` was taken.
+
+        Raises:
+            StateMismatchError: if it was taken with another seed or of other shards.
+        """
+        try:
+            self._native().load_state(**state_dict)
+        except TypeError as error:
+            raise StateMismatchError(f"this is no state of a brimful loader: {error}", kind="state_mismatch") from None
+
+    def stats(self) -> dict[str, Any]:
+        """What each stage did since the threads were started, and which one is the bottleneck."""
+        return {"engine": "native", **self._native().stats()}
+
+    def bad_samples(self) -> list[dict[str, Any]]:
+        """Samples that were left out under on_error="skip" or "replace", each once, at most the first 1,000."""
+        return self._native().bad_samples()
+
+    def explain(self) -> Explanation:
+        """What runs natively, what in Python, and why."""
+        raise NotImplementedError
+
+    def _native(self) -> _native.Loader:
+        if self._engine is None:
+            raise InvalidOptionError(
+                "this loader runs on torch's machinery, which has no such thing", hint="loader.explain() says why"
+            )
+        return self._engine.native
+
+
+def _in_torch_worker() -> bool:
+    torch_data = sys.modules.get("torch.utils.data")
+    return torch_data is not None and torch_data.get_worker_info() is not None

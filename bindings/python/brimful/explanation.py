@@ -1,0 +1,36 @@
+"""What a loader does where, in words and as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Printed, it is a short text; its attributes are for programs.
+
+    Attributes:
+        engine: "native", or "torch" where torch's own machinery does the work.
+        native: steps that run natively, in order.
+        python: steps that run in Python, in order.
+        reasons: why the engine is torch's, or why a step runs in Python.
+        notes: what else is worth knowing.
+    """
+
+    engine: str
+    native: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        rows = [("engine", (self.engine,)), ("native", self.native), ("python", self.python)]
+        lines = [f"{name:<7} {', '.join(steps) or '-'}" for name, steps in rows]
+        lines += [f"why     {reason}" for reason in self.reasons]
+        lines += [f"note    {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def transform_steps(names: tuple[str, ...], python: tuple) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Native and Python steps of a transform, by name."""
+    return names, tuple(getattr(step, "__qualname__", type(step).__name__) for step in python)

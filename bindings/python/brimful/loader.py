@@ -1,0 +1,122 @@
+"""Batches as NumPy arrays, for everyone without torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from . import _native, ranks
+from .arrays import converter
+from .dataset import ShardDataset
+from .engine import Batches, Controls, Engine
+from .errors import InvalidOptionError
+from .explanation import Explanation
+
+__all__ = ["Loader"]
+
+
+class Loader(Controls):
+    """Batches of a `ShardDataset`, each a tuple with one column a field (a single field given as a string: that column).
+
+    Images, numbers and arrays are NumPy arrays, texts, bytes and JSON values are lists. Nothing is copied, and arrays
+    may be written to.
+
+    Args:
+        dataset: the samples.
+        batch_size: rows of a batch.
+        shuffle: an exact shuffle of all samples, another one each epoch; of a stream, through a window.
+        drop_last: leave out a last batch that is not full.
+        num_workers: threads that decode, 0 for all cores this process may use.
+        seed: what order and augmentation derive from, with epoch and sample.
+        shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close; for a stream,
+            the number of samples in the window.
+        split: "rank" shares the samples out among the ranks of a distributed job.
+        rank, world_size: this process's share, where it cannot be found.
+        on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
+        max_errors: bad samples allowed an epoch, as a count (int) or a share (float).
+        quarantine: a file that gets a JSON line for each bad sample.
+        dtype: "float32" or "uint8"; None for what the transform makes.
+        layout: "NCHW", "channels_last" (NCHW in shape, NHWC in memory) or "NHWC".
+        prefetch: batches in flight, 0 for a good number.
+        arrays: "numpy", "torch", or "dlpack" for objects that any framework's `from_dlpack` takes.
+    """
+
+    def __init__(
+        self,
+        dataset: ShardDataset,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        *,
+        drop_last: bool = False,
+        num_workers: int = 0,
+        seed: int = 0,
+        shuffle_window: int | None = None,
+        split: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        on_error: str = "raise",
+        max_errors: float | None = None,
+        quarantine: str | os.PathLike | None = None,
+        dtype: str | None = None,
+        layout: str = "NCHW",
+        prefetch: int = 0,
+        arrays: str = "numpy",
+    ) -> None:
+        if not isinstance(dataset, ShardDataset):
+            raise TypeError(f"brimful.Loader reads a brimful.ShardDataset, not {type(dataset).__name__}")
+        if not dataset.compiled.is_native:
+            raise InvalidOptionError(
+                f"part of the transform has no native form: {dataset.compiled.reason}",
+                hint="brimful.DataLoader runs such transforms in Python",
+            )
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self._arrays = arrays
+        converter(arrays)
+        options = {
+            "batch_size": batch_size,
+            "drop_last": drop_last,
+            "shuffle": shuffle,
+            "shuffle_window": shuffle_window,
+            "seed": seed,
+            "num_workers": num_workers,
+            "prefetch": prefetch,
+            "dtype": dtype,
+            "layout": layout,
+            "on_error": on_error,
+            "max_errors": max_errors,
+            "quarantine": quarantine,
+            "split": ranks.resolve(split, rank, world_size, stacklevel=3),
+        }
+        self._engine = Engine(dataset, options)
+
+    def __iter__(self) -> Iterator[Any]:
+        return Batches(self._engine, self._finish)
+
+    def explain(self) -> Explanation:
+        decode, read = self._engine.native.threads
+        python = () if self.dataset.target_transform is None else ("target_transform",)
+        return Explanation(
+            "native",
+            native=("read", "decode", *self.dataset.compiled.names, "batch"),
+            python=python,
+            reasons=("target_transform is a Python function, called for each row",) if python else (),
+            notes=(f"{decode} decode threads, {read} reader threads",),
+        )
+
+    def _finish(self, batch: _native.Batch) -> Any:
+        to_array = converter(self._arrays)
+        columns = [to_array(column) for column in batch.columns]
+        if self.dataset.target_transform is not None:
+            columns[-1] = _map_rows(self.dataset.target_transform, columns[-1])
+        return columns[0] if isinstance(self.dataset.fields, str) else tuple(columns)
+
+
+def _map_rows(function: Any, column: Any) -> Any:
+    values = column.tolist() if getattr(column, "ndim", 0) == 1 else list(column)
+    mapped = [function(value) for value in values]
+    is_numeric = bool(mapped) and all(isinstance(value, (bool, int, float, numpy.number)) for value in mapped)
+    return numpy.asarray(mapped) if is_numeric else mapped

@@ -1,0 +1,96 @@
+//! A batch of the library as a Python object: tensors as DLPack exporters, everything else as lists. It copies no
+//! tensor.
+
+use brimful::batch::Column;
+use brimful::loader;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use serde_json::Value;
+
+use crate::dlpack::Tensor;
+
+/// One batch: `len` rows, one column a field.
+#[pyclass(frozen, module = "brimful._native")]
+pub(crate) struct Batch {
+    /// The epoch it belongs to.
+    #[pyo3(get)]
+    epoch: u64,
+    /// Its number in the epoch.
+    #[pyo3(get)]
+    index: usize,
+    /// Numbers of its samples in the data set, in row order.
+    #[pyo3(get)]
+    samples: Vec<u64>,
+    len: usize,
+    columns: Vec<Py<PyAny>>,
+}
+
+impl Batch {
+    pub(crate) fn new(py: Python<'_>, batch: loader::Batch) -> PyResult<Self> {
+        let len = batch.len();
+        let loader::Batch { epoch, index, samples, columns, .. } = batch;
+        let columns = columns.into_iter().map(|column| python_column(py, column)).collect::<PyResult<_>>()?;
+        Ok(Self { epoch, index, samples, len, columns })
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// One object a field: a `Tensor`, or a list of `str`, `bytes` or JSON values.
+    #[getter]
+    fn columns(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.columns.iter().map(|column| column.clone_ref(py)).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Batch(epoch={}, index={}, rows={}, columns={})", self.epoch, self.index, self.len, self.columns.len())
+    }
+}
+
+fn python_column(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
+    match column {
+        Column::Tensor(tensor) => Tensor::new(tensor).into_py_any(py),
+        Column::Texts(rows) => rows.into_py_any(py),
+        Column::Json(rows) => {
+            let rows: Vec<_> = rows.iter().map(|row| python_value(py, row)).collect::<PyResult<_>>()?;
+            rows.into_py_any(py)
+        }
+        Column::Bytes(rows) => {
+            let rows: Vec<_> = rows.iter().map(|row| PyBytes::new(py, row)).collect();
+            rows.into_py_any(py)
+        }
+        other => Err(pyo3::exceptions::PyNotImplementedError::new_err(format!("no Python form of {other:?}"))),
+    }
+}
+
+fn python_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Null => Ok(py.None().into_bound(py)),
+        Value::Bool(value) => value.into_bound_py_any(py),
+        Value::String(value) => value.into_bound_py_any(py),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => int.into_bound_py_any(py),
+            (None, Some(int)) => int.into_bound_py_any(py),
+            (None, None) => number.as_f64().into_bound_py_any(py),
+        },
+        Value::Array(values) => {
+            let list = PyList::empty(py);
+            for value in values {
+                list.append(python_value(py, value)?)?;
+            }
+            Ok(list.into_any())
+        }
+        Value::Object(members) => {
+            let dict = PyDict::new(py);
+            for (name, value) in members {
+                dict.set_item(name, python_value(py, value)?)?;
+            }
+            Ok(dict.into_any())
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A data set of the library as a Python object: opened from patterns and options, shared by loaders. It has no
+//! defaults of its own; `brimful.ShardDataset` passes every option.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+
+use brimful::decode::{Backend, ColorMode, DecodeOptions, Truncated};
+use brimful::loader::{Access, Dataset as Shards, DatasetOptions};
+use brimful::sample::{Duplicates, Grouping, KeySplit};
+use brimful::shard::{Damage, IoMethod, ShardList, ShardOptions};
+use brimful::transform::Compose;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::error::{choice, raise};
+use crate::loader::SIGNAL_INTERVAL;
+
+/// The shards of a data set, their index, and what is wanted of their samples.
+#[pyclass(frozen, module = "brimful._native")]
+pub(crate) struct Dataset {
+    pub(crate) shards: Shards,
+}
+
+#[pymethods]
+impl Dataset {
+    #[new]
+    #[pyo3(signature = (
+        patterns, *, fields, transform, mode, exif, decoder, truncated, io, damage, memory_limit_bytes, access,
+        key_split, duplicates, keep_appledouble, index_cache, index_threads, progress
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
+    fn new(
+        py: Python<'_>,
+        patterns: Vec<String>,
+        fields: Vec<String>,
+        transform: &str,
+        mode: &str,
+        exif: bool,
+        decoder: &str,
+        truncated: &str,
+        io: &str,
+        damage: &str,
+        memory_limit_bytes: u64,
+        access: &str,
+        key_split: &str,
+        duplicates: &str,
+        keep_appledouble: bool,
+        index_cache: Option<PathBuf>,
+        index_threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let decode = DecodeOptions {
+            mode: color_mode(mode)?,
+            exif,
+            backend: backend(decoder)?,
+            truncated: choice(
+                "truncated",
+                truncated,
+                &[("refuse", Truncated::Refuse), ("allow", Truncated::Allow)],
+            )?,
+            ..DecodeOptions::default()
+        };
+        let shards = ShardOptions {
+            io: choice("io", io, &[("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read)])?,
+            damage: choice("damage", damage, &[("strict", Damage::Strict), ("resync", Damage::Resync)])?,
+            memory_limit_bytes,
+            ..ShardOptions::default()
+        };
+        let grouping = Grouping {
+            keep_appledouble,
+            key_split: choice("key_split", key_split, &[("first", KeySplit::FirstDot), ("last", KeySplit::LastDot)])?,
+            duplicates: choice(
+                "duplicates",
+                duplicates,
+                &[("error", Duplicates::Error), ("keep_first", Duplicates::KeepFirst)],
+            )?,
+        };
+        let access = choice(
+            "access",
+            access,
+            &[("auto", Access::Auto), ("indexed", Access::Indexed), ("stream", Access::Stream)],
+        )?;
+        let transform = Compose::from_json(transform).map_err(raise)?;
+        let options =
+            DatasetOptions { fields, transform, decode, shards, grouping, access, index_cache, index_threads };
+        let opened = interruptible(py, move || {
+            let list = ShardList::from_patterns(&patterns)?;
+            Shards::open(&list, options, &|done, of| report(progress.as_ref(), done, of))
+        })?;
+        Ok(Self { shards: opened.map_err(raise)? })
+    }
+
+    /// Number of samples; `None` for a stream.
+    #[getter]
+    fn samples(&self) -> Option<usize> {
+        self.shards.len()
+    }
+
+    /// Paths of the shards, in order.
+    #[getter]
+    fn paths(&self) -> Vec<PathBuf> {
+        self.shards.paths().to_vec()
+    }
+
+    /// A number that changes when shards, members or sizes change; 0 for a stream.
+    #[getter]
+    fn fingerprint(&self) -> u64 {
+        self.shards.fingerprint()
+    }
+
+    /// Height and width of every image after the transform, where it fixes them.
+    #[getter]
+    fn image_size(&self) -> Option<(u32, u32)> {
+        self.shards.options().transform.output_size()
+    }
+
+    /// For each field, whether it is decoded as an image.
+    #[getter]
+    fn image_fields(&self) -> Vec<bool> {
+        self.shards.fields().iter().map(|field| field.is_image()).collect()
+    }
+
+    /// The key of sample `ordinal` as stored; `None` where there is no such sample or no index.
+    fn key(&self, ordinal: usize) -> Option<Vec<u8>> {
+        self.shards.key(ordinal).map(|key| key.as_bytes().to_vec())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Dataset(shards={}, samples={:?})", self.shards.paths().len(), self.shards.len())
+    }
+}
+
+/// Checks the JSON form of a transform; returns it with every argument spelled out.
+#[pyfunction]
+pub(crate) fn check_transform(json: &str) -> PyResult<String> {
+    Compose::from_json(json).map(|compose| compose.to_json()).map_err(raise)
+}
+
+pub(crate) fn color_mode(mode: &str) -> PyResult<ColorMode> {
+    choice("mode", mode, &[("RGB", ColorMode::Rgb), ("L", ColorMode::Grey)])
+}
+
+pub(crate) fn backend(decoder: &str) -> PyResult<Backend> {
+    let backends =
+        [("auto", Backend::Auto), ("cpu", Backend::Auto), ("turbo", Backend::Turbo), ("zune", Backend::Zune)];
+    choice("decoder", decoder, &backends)
+}
+
+fn report(progress: Option<&Py<PyAny>>, done: usize, of: usize) {
+    let Some(progress) = progress else { return };
+    Python::attach(|py| {
+        if let Err(error) = progress.call1(py, (done, of)) {
+            error.write_unraisable(py, None);
+        }
+    });
+}
+
+/// Runs `work` on a thread of its own while this one looks for signals: a Ctrl-C raises at once, and the work ends
+/// unheard.
+fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+    let (sender, receiver) = channel();
+    // Only for the borrow: a channel's receiver cannot be shared with the closure that waits without the interpreter.
+    let receiver = Mutex::new(receiver);
+    std::thread::Builder::new().name("brimful-open".to_owned()).spawn(move || {
+        let _ = sender.send(work());
+    })?;
+    loop {
+        match py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(SIGNAL_INTERVAL)) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("the thread that opened the data set ended without a result"));
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A loader of the library and its epochs as Python objects. Waiting lets other Python threads run and looks for
+//! signals; order, threads and errors are the library's.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use brimful::batch::{Dtype, Layout};
+use brimful::loader::{self, ErrorBudget, OnError, Poll, State};
+use brimful::sample::{Remainder, Shuffle, Split};
+use pyo3::exceptions::PyTimeoutError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::batch::Batch;
+use crate::dataset::Dataset;
+use crate::error::{choice, raise};
+
+/// How long a wait goes on before signals are looked at: a Ctrl-C is answered within this time.
+pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Samples of one data set in batches, epoch after epoch.
+#[pyclass(frozen, module = "brimful._native")]
+pub(crate) struct Loader {
+    loader: loader::Loader,
+}
+
+#[pymethods]
+impl Loader {
+    #[new]
+    #[pyo3(signature = (
+        dataset, *, batch_size, drop_last, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
+        dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
+    fn new(
+        dataset: &Dataset,
+        batch_size: usize,
+        drop_last: bool,
+        shuffle: bool,
+        shuffle_window: Option<usize>,
+        shuffle_samples: usize,
+        seed: u64,
+        threads: usize,
+        readers: usize,
+        prefetch: usize,
+        dtype: Option<&str>,
+        layout: &str,
+        on_error: &str,
+        max_errors: Option<MaxErrors>,
+        quarantine: Option<PathBuf>,
+        rank: usize,
+        world_size: usize,
+        remainder: &str,
+    ) -> PyResult<Self> {
+        let shuffle = match (shuffle, shuffle_window) {
+            (false, _) => Shuffle::None,
+            (true, None) => Shuffle::Global,
+            (true, Some(shards)) => Shuffle::Window { shards },
+        };
+        let remainder = choice("remainder", remainder, &[("pad", Remainder::Pad), ("drop", Remainder::Drop)])?;
+        let layouts = [("NCHW", Layout::Nchw), ("channels_last", Layout::ChannelsLast), ("NHWC", Layout::Nhwc)];
+        let policies = [("raise", OnError::Raise), ("skip", OnError::Skip), ("replace", OnError::Replace)];
+        let mut builder = loader::Loader::builder(dataset.shards.clone())
+            .batch_size(batch_size)
+            .drop_last(drop_last)
+            .shuffle(shuffle)
+            .shuffle_samples(shuffle_samples)
+            .split(Split { rank, world_size, remainder })
+            .seed(seed)
+            .threads(threads)
+            .readers(readers)
+            .prefetch(prefetch)
+            .layout(choice("layout", layout, &layouts)?)
+            .on_error(choice("on_error", on_error, &policies)?, budget(max_errors))
+            .quarantine(quarantine);
+        if let Some(dtype) = dtype {
+            builder = builder.dtype(choice("dtype", dtype, &[("float32", Dtype::F32), ("uint8", Dtype::U8)])?);
+        }
+        Ok(Self { loader: builder.build().map_err(raise)? })
+    }
+
+    /// Starts the next epoch.
+    fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
+        let epoch = py.detach(|| self.loader.epoch()).map_err(raise)?;
+        Ok(Epoch { number: epoch.number(), epoch: Mutex::new(epoch) })
+    }
+
+    /// Makes `epoch` the next one.
+    fn set_epoch(&self, epoch: u64) {
+        self.loader.set_epoch(epoch);
+    }
+
+    /// Batches of a whole epoch; `None` for a stream.
+    #[getter]
+    fn batches(&self) -> Option<usize> {
+        self.loader.len()
+    }
+
+    /// Samples of an epoch of this rank; `None` for a stream.
+    #[getter]
+    fn samples(&self) -> Option<usize> {
+        self.loader.samples_per_epoch()
+    }
+
+    /// Threads that decode, and threads that read.
+    #[getter]
+    fn threads(&self) -> (usize, usize) {
+        self.loader.threads()
+    }
+
+    /// The samples numbered `ordinals` as one batch, made on the calling thread.
+    fn fetch(&self, py: Python<'_>, ordinals: Vec<usize>, epoch: u64) -> PyResult<Batch> {
+        let batch = py.detach(|| self.loader.fetch(&ordinals, epoch)).map_err(raise)?;
+        Batch::new(py, batch)
+    }
+
+    /// The place after the last batch that was delivered.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let State { version, seed, epoch, position, world_size, fingerprint, .. } = self.loader.state();
+        let state = PyDict::new(py);
+        state.set_item("version", version)?;
+        state.set_item("seed", seed)?;
+        state.set_item("epoch", epoch)?;
+        state.set_item("position", position)?;
+        state.set_item("world_size", world_size)?;
+        state.set_item("fingerprint", fingerprint)?;
+        Ok(state)
+    }
+
+    /// Makes the next epoch go on where a state was taken.
+    #[pyo3(signature = (*, version, seed, epoch, position, world_size, fingerprint))]
+    fn load_state(
+        &self,
+        version: u32,
+        seed: u64,
+        epoch: u64,
+        position: u64,
+        world_size: u64,
+        fingerprint: u64,
+    ) -> PyResult<()> {
+        let state = State { version, seed, epoch, position, world_size, fingerprint };
+        self.loader.load_state(&state).map_err(raise)
+    }
+
+    /// What each stage did since the threads of the latest run were started.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        crate::stats::document(py, &self.loader.stats())
+    }
+
+    /// Samples that were left out because they were bad, each once.
+    fn bad_samples<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.loader.bad_samples().iter().map(|bad| crate::stats::bad_sample(py, bad)).collect()
+    }
+}
+
+/// The batches of one epoch, in order.
+#[pyclass(frozen, module = "brimful._native")]
+pub(crate) struct Epoch {
+    /// Which epoch this is.
+    #[pyo3(get)]
+    number: u64,
+    epoch: Mutex<loader::Epoch>,
+}
+
+#[pymethods]
+impl Epoch {
+    /// Waits for the next batch; `None` at the end of the epoch.
+    ///
+    /// Raises `TimeoutError` after `timeout_s` seconds.
+    #[pyo3(signature = (timeout_s=None))]
+    fn next_batch(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<Batch>> {
+        let started = Instant::now();
+        let limit = timeout_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        loop {
+            let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(started.elapsed()));
+            let polled = py.detach(|| {
+                let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+                epoch.poll(left.min(SIGNAL_INTERVAL))
+            });
+            match polled {
+                Poll::Ready(Ok(batch)) => return Batch::new(py, batch).map(Some),
+                Poll::Ready(Err(error)) => return Err(raise(error)),
+                Poll::Done => return Ok(None),
+                Poll::Pending => py.check_signals()?,
+            }
+            if limit.is_some_and(|limit| started.elapsed() >= limit) {
+                return Err(PyTimeoutError::new_err("no batch within the time allowed"));
+            }
+        }
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        self.next_batch(py, None)
+    }
+}
+
+/// A number of bad samples, or a share of all samples.
+#[derive(FromPyObject)]
+enum MaxErrors {
+    Count(u64),
+    Share(f64),
+}
+
+fn budget(max_errors: Option<MaxErrors>) -> ErrorBudget {
+    match max_errors {
+        None => ErrorBudget::Unlimited,
+        Some(MaxErrors::Count(count)) => ErrorBudget::Count(count),
+        Some(MaxErrors::Share(share)) => ErrorBudget::Share(share),
+    }
+}

@@ -1,0 +1,44 @@
+//! What a loader counted, as dictionaries whose keys carry units. It computes nothing.
+
+use brimful::loader::{BadSample, Stats};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A snapshot of a loader's work.
+pub(crate) fn document<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let document = PyDict::new(py);
+    document.set_item("wall_s", stats.wall.as_secs_f64())?;
+    document.set_item("samples", stats.samples)?;
+    document.set_item("batches", stats.batches)?;
+    document.set_item("bytes_read", stats.bytes_read)?;
+    document.set_item("skipped", stats.skipped)?;
+    document.set_item("replaced", stats.replaced)?;
+    document.set_item("time_to_first_batch_s", stats.time_to_first_batch.map(|time| time.as_secs_f64()))?;
+    document.set_item("decode_threads", stats.decode_threads)?;
+    document.set_item("read_threads", stats.read_threads)?;
+    document.set_item("consumer_behind_share", stats.consumer_behind_share)?;
+    document.set_item("bottleneck", stats.bottleneck.as_str())?;
+    let stages = PyDict::new(py);
+    for row in &stats.stages {
+        let stage = PyDict::new(py);
+        stage.set_item("items", row.items)?;
+        stage.set_item("failures", row.failures)?;
+        stage.set_item("busy_share", row.busy_share)?;
+        stage.set_item("wait_share", row.wait_share)?;
+        stages.set_item(row.stage.as_str(), stage)?;
+    }
+    document.set_item("stages", stages)?;
+    Ok(document)
+}
+
+/// One sample that was left out.
+pub(crate) fn bad_sample<'py>(py: Python<'py>, bad: &BadSample) -> PyResult<Bound<'py, PyDict>> {
+    let row = PyDict::new(py);
+    row.set_item("shard", &bad.shard)?;
+    row.set_item("key", &bad.key)?;
+    row.set_item("field", bad.field.as_deref())?;
+    row.set_item("kind", bad.kind.as_str())?;
+    row.set_item("offset", bad.offset)?;
+    row.set_item("message", &bad.message)?;
+    Ok(row)
+}
