@@ -10,6 +10,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Threads that may be asked for.
 const THREADS_MAX: u64 = 1024;
 
+/// Photos that may be asked for.
+const SAMPLES_MAX: u64 = 10_000_000;
+
+/// Images of a batch that may be asked for.
+const BATCH_SIZE_MAX: u64 = 1 << 20;
+
 /// Seconds that a run may be asked to take.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -25,9 +31,11 @@ const EXAMPLES: &str = "\
 Shards are given as paths, folders, globs or brace patterns; quote patterns so that the shell leaves them alone.
 
 Examples:
-  brimful ls 'train-{000000..000146}.tar'         one line a sample
+  brimful demo                                     a first look, without any data
+  brimful ls 'train-{000000..000146}.tar'          one line a sample
   brimful cat train-000000.tar 000017.jpg > a.jpg  one field of one sample
   brimful bench decode                             images/s of each JPEG decoder
+  brimful bench loader                             images/s of the loader, and what limits it
   brimful doctor                                   what this build and this machine have
 
 Exit codes: 0 done, 1 finished but some inputs were bad, 2 failed or wrong usage.";
@@ -35,6 +43,9 @@ Exit codes: 0 done, 1 finished but some inputs were bad, 2 failed or wrong usage
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Make a small data set of generated photos, load it, and say what limits the speed
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
     /// List the samples of shards: keys, fields, sizes
     #[command(after_help = LS_EXAMPLES)]
     Ls(LsArgs),
@@ -80,6 +91,35 @@ pub(super) struct DocumentArgs {
     /// Write the JSON document to FILE as well
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  brimful demo
+  brimful demo --samples 10000 --threads 8
+  brimful demo --shards 'train-{000000..000146}.tar'   your own data instead
+
+The data set stays in its folder and is used again.";
+
+#[derive(Debug, Args)]
+pub(super) struct DemoArgs {
+    /// Load these shards instead of making some: a path, folder, glob or brace pattern
+    #[arg(long, value_name = "PATTERN", conflicts_with_all = ["samples", "dir"])]
+    pub(super) shards: Option<String>,
+    /// Photos to make
+    #[arg(long, value_name = "N", default_value = "3000", value_parser = count(SAMPLES_MAX))]
+    pub(super) samples: usize,
+    /// Folder for the data set
+    #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
+    pub(super) dir: PathBuf,
+    /// Images of a batch
+    #[arg(long, value_name = "N", default_value = "256", value_parser = count(BATCH_SIZE_MAX))]
+    pub(super) batch_size: usize,
+    /// Decode threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
 }
 
 const LS_EXAMPLES: &str = "\
@@ -180,6 +220,9 @@ pub(super) enum BenchCommand {
     /// Compare the JPEG decoders of this build on the same files and crops
     #[command(after_help = BENCH_DECODE_EXAMPLES)]
     Decode(DecodeBenchArgs),
+    /// Measure the loader, and its threads without it
+    #[command(after_help = BENCH_LOADER_EXAMPLES)]
+    Loader(LoaderBenchArgs),
 }
 
 const BENCH_DECODE_EXAMPLES: &str = "\
@@ -211,6 +254,56 @@ pub(super) struct DecodeBenchArgs {
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub(super) seconds: f64,
     /// Runs of each row
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count(1000))]
+    pub(super) runs: usize,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
+}
+
+const BENCH_LOADER_EXAMPLES: &str = "\
+Examples:
+  brimful bench loader                             generated photos, all cores
+  brimful bench loader --shards 'train-{000000..000146}.tar' --batch-size 512
+  brimful bench loader --threads 8 --epochs 2 --json --out loader.json
+
+Images go through RandomResizedCrop(224), a flip, and normalising to floats. `no loader` is the same work on the same
+threads without queues, batches and order; pipeline efficiency is the loader's share of it.";
+
+/// Who decodes JPEG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DecoderChoice {
+    Auto,
+    Turbo,
+    Zune,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoaderBenchArgs {
+    /// Shards to load: a path, folder, glob or brace pattern; generated photos unless given
+    #[arg(long, value_name = "PATTERN", conflicts_with = "samples")]
+    pub(super) shards: Option<String>,
+    /// Photos to make where no shards are given
+    #[arg(long, value_name = "N", default_value = "3000", value_parser = count(SAMPLES_MAX))]
+    pub(super) samples: usize,
+    /// Images of a batch
+    #[arg(long, value_name = "N", default_value = "256", value_parser = count(BATCH_SIZE_MAX))]
+    pub(super) batch_size: usize,
+    /// Decode threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    /// Who decodes JPEG
+    #[arg(long, value_enum, default_value_t = DecoderChoice::Auto)]
+    pub(super) decoder: DecoderChoice,
+    /// How bytes are read; auto maps local files and reads remote ones
+    #[arg(long, value_enum, default_value_t = Io::Auto)]
+    pub(super) io: Io,
+    /// Seconds of each run
+    #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
+    pub(super) seconds: f64,
+    /// Whole epochs of each run of the loader, instead of a time
+    #[arg(long, value_name = "N", value_parser = count(1_000_000))]
+    pub(super) epochs: Option<usize>,
+    /// Runs
     #[arg(long, value_name = "N", default_value = "5", value_parser = count(1000))]
     pub(super) runs: usize,
     #[command(flatten)]

@@ -1,10 +1,12 @@
 //! `brimful bench`: how fast the stages of a loader are on this machine. It measures; comparing with other programs is not
 //! its business.
 
+mod spread;
+mod photos;
 mod crops;
 mod decode;
-mod photos;
-mod spread;
+mod ceiling;
+mod loader;
 
 use super::args::BenchCommand;
 use super::failure::Outcome;
@@ -13,5 +15,6 @@ use super::output::Output;
 pub(super) fn run(command: &BenchCommand, output: &mut Output) -> anyhow::Result<Outcome> {
     match command {
         BenchCommand::Decode(args) => decode::run(args, output),
+        BenchCommand::Loader(args) => loader::run(args, output),
     }
 }

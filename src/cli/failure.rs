@@ -55,6 +55,11 @@ pub(super) fn warn(message: &str) {
     tell(&format!("warning: {message}\n"));
 }
 
+/// Prints a line about what is going on.
+pub(super) fn note(message: &str) {
+    tell(&format!("{message}\n"));
+}
+
 /// Writes in one piece; where standard error is closed there is nobody to tell.
 fn tell(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());

@@ -18,11 +18,17 @@ mod progress;
 mod folders;
 mod system;
 mod machine;
+mod process;
 mod shards;
+mod stages;
+mod recipe;
+mod consumer;
+mod demo_data;
 mod ls;
 mod index;
 mod cat;
 mod bench;
+mod demo;
 mod doctor;
 
 use std::ffi::OsString;
@@ -32,6 +38,8 @@ use clap::Parser;
 use args::{Arguments, Command};
 use failure::Outcome;
 use output::Output;
+
+pub use demo_data::make_demo_shards;
 
 /// Runs the command with `args`, the first of which is the program's name, and returns its exit code.
 ///
@@ -48,6 +56,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
 
 fn dispatch(command: Command, output: &mut Output) -> anyhow::Result<Outcome> {
     match command {
+        Command::Demo(args) => demo::run(&args, output),
         Command::Ls(args) => ls::run(&args, output),
         Command::Index(args) => index::run(&args, output),
         Command::Cat(args) => cat::run(&args, output),

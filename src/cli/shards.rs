@@ -13,13 +13,17 @@ use crate::{Error, Result};
 
 /// The library's options for what was typed.
 pub(super) fn options(args: &ReadArgs) -> ShardOptions {
-    let io = match args.io {
+    let damage = if args.resync { Damage::Resync } else { Damage::Strict };
+    ShardOptions { io: io_method(args.io), damage, ..ShardOptions::default() }
+}
+
+/// The library's word for how bytes are read.
+pub(super) fn io_method(io: Io) -> IoMethod {
+    match io {
         Io::Auto => IoMethod::Auto,
         Io::Mmap => IoMethod::Mmap,
         Io::Read => IoMethod::Read,
-    };
-    let damage = if args.resync { Damage::Resync } else { Damage::Strict };
-    ShardOptions { io, damage, ..ShardOptions::default() }
+    }
 }
 
 /// The shards that the patterns mean, in order.
@@ -103,4 +107,11 @@ pub(super) fn tell_grouping(grouping: &GroupReport) -> bool {
         warn(&warning);
     }
     grouping.duplicate_fields > 0
+}
+
+/// Whether the first sample of the first shard has a field; `false` where there is no sample.
+pub(super) fn have_field(paths: &[PathBuf], extension: &str) -> Result<bool> {
+    let Some(path) = paths.first() else { return Ok(false) };
+    let listing = Listing::read(path, &ShardOptions::default())?;
+    Ok(listing.samples.iter().next().is_some_and(|sample| sample.fields().any(|field| field.ext == extension)))
 }

@@ -243,5 +243,5 @@ fn inflated(store: Box<dyn Store>, options: &ShardOptions) -> Result<Box<dyn Sto
     let head = store.read(0..store.len().min(compressed::HEAD_BYTES as u64))?;
     let Some(compression) = Compression::sniff(&head) else { return Ok(store) };
     let archive = compressed::inflate(&*store, compression, options.memory_limit_bytes)?;
-    Ok(Box::new(MemoryStore::new(archive)))
+    Ok(Box::new(MemoryStore::made_of(store.identity(), archive)))
 }

@@ -308,6 +308,23 @@ mod tests {
     }
 
     #[test]
+    fn inflated_shards_share_one_limit_of_memory() {
+        use std::io::Write;
+        let (_folder, set) = set(3, IoMethod::Auto, |limits| limits.memory_max_bytes = 9_000);
+        for path in set.paths() {
+            let mut file = flate2::write::GzEncoder::new(fs::File::create(path).unwrap(), flate2::Compression::fast());
+            file.write_all(&[0; 4096]).unwrap();
+            file.finish().unwrap();
+        }
+        for shard in 0..3 {
+            assert_eq!(set.get(shard).unwrap().len(), 4096);
+        }
+        assert_eq!(open(&set), [1, 2]);
+        fs::write(set.path(0), b"other").unwrap();
+        assert_eq!(set.get(0).unwrap_err().kind(), ErrorKind::ShardChanged);
+    }
+
+    #[test]
     fn a_shard_that_cannot_be_opened_is_tried_again() {
         let (folder, set) = set(1, IoMethod::Auto, |_| {});
         let path = folder.path().join("0.tar");

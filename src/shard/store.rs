@@ -119,13 +119,20 @@ fn is_network(path: &Path) -> bool {
 #[derive(Clone)]
 pub struct MemoryStore {
     bytes: Bytes,
+    /// The file that the bytes were made of.
+    identity: Option<FileIdentity>,
 }
 
 impl MemoryStore {
     /// Serves `bytes`.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
-        Self { bytes }
+        Self { bytes, identity: None }
+    }
+
+    /// Serves `bytes` that were made of the file with `identity`.
+    pub(super) fn made_of(identity: Option<FileIdentity>, bytes: Bytes) -> Self {
+        Self { bytes, identity }
     }
 }
 
@@ -154,6 +161,10 @@ impl Store for MemoryStore {
 
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn identity(&self) -> Option<FileIdentity> {
+        self.identity
     }
 
     fn footprint(&self) -> Footprint {

@@ -43,6 +43,7 @@ const UNSAFE: &[&str] = &[
     "src/storage/direct.rs",
     "src/storage/residency.rs",
     "bindings/python/src/dlpack.rs",
+    "tests/store.rs",
 ];
 
 /// The one place with global mutable state: the table of mapped ranges, which a signal handler reads.

@@ -10,12 +10,12 @@ const SLOTS: usize = 16 << 10;
 
 /// Puts the addresses from `start` up to `end` under watch; `None` when the table is full.
 pub(super) fn watch(start: usize, end: usize) -> Option<Watch> {
-    TABLE.iter().enumerate().find_map(|(number, slot)| {
-        slot.claim(start, end).then(|| {
-            USED.fetch_max(number + 1, Ordering::SeqCst);
-            Watch(slot)
-        })
-    })
+    let hint = FREE.load(Ordering::Relaxed);
+    let number = (hint..SLOTS).chain(0..hint).find(|number| TABLE[*number].claim(start, end))?;
+    // A release in the meantime has lowered the hint: then it stays.
+    let _ = FREE.compare_exchange(hint, number + 1, Ordering::Relaxed, Ordering::Relaxed);
+    USED.fetch_max(number + 1, Ordering::SeqCst);
+    Some(Watch(number))
 }
 
 /// Flags the range that holds `address`; `false` when none does.
@@ -28,20 +28,21 @@ pub(super) fn flag(address: usize) -> bool {
     slot.is_some()
 }
 
-/// A range of addresses under watch, until it is dropped.
+/// A range of addresses under watch, until it is dropped: the number of its slot.
 #[derive(Debug)]
-pub(super) struct Watch(&'static Slot);
+pub(super) struct Watch(usize);
 
 impl Watch {
     /// Whether a page of the range has faulted since the watch began.
     pub(super) fn has_faulted(&self) -> bool {
-        self.0.faulted.load(Ordering::Acquire)
+        TABLE[self.0].faulted.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.release();
+        TABLE[self.0].release();
+        FREE.fetch_min(self.0, Ordering::Relaxed);
     }
 }
 
@@ -50,6 +51,9 @@ static TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
 /// All slots from this number on have never been used: where the handler may stop looking.
 static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Where to look for a free slot first: most of those before it are taken.
+static FREE: AtomicUsize = AtomicUsize::new(0);
 
 /// A place in the table, read by the handler under a version count.
 ///

@@ -1,0 +1,185 @@
+//! Takes batches from a loader as a training loop without a model would, as fast as they come, and keeps the times. What
+//! the numbers mean is for others to say.
+
+use std::time::{Duration, Instant};
+
+use super::process::{self, ResidentMemory};
+use crate::Result;
+use crate::loader::{Loader, Stats};
+
+/// When to stop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Until {
+    /// After so many whole epochs.
+    Epochs(u64),
+    /// With the first batch after so much time, counted from the first batch.
+    Elapsed(Duration),
+}
+
+/// What was taken, and when.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// All images.
+    pub(super) images: u64,
+    pub(super) batches: u64,
+    /// Epochs begun.
+    pub(super) epochs: u64,
+    /// From asking for the first epoch to the first batch.
+    pub(super) first_batch: Duration,
+    /// From the first batch to the last, and the images of all batches but the first: at both ends the loader has the
+    /// same work in flight, so neither its start nor what it prepares in vain counts.
+    pub(super) steady: Duration,
+    pub(super) steady_images: u64,
+    /// Processor time of the whole process from the first batch to the last.
+    pub(super) cpu: Option<Duration>,
+    /// The time between the batches on both sides of an epoch's end, in mean times between batches of one epoch.
+    pub(super) epoch_gap: Option<f64>,
+    pub(super) memory: Option<ResidentMemory>,
+    pub(super) stats: Stats,
+}
+
+impl Taken {
+    /// Images a second in steady state; over all time where there was but one batch.
+    pub(super) fn images_per_s(&self) -> f64 {
+        let (images, time) =
+            if self.steady_images > 0 { (self.steady_images, self.steady) } else { (self.images, self.first_batch) };
+        images as f64 / time.as_secs_f64().max(1e-9)
+    }
+
+    /// Seconds of processor time for 1,000 images.
+    pub(super) fn cpu_s_per_1000(&self) -> Option<f64> {
+        let cpu = self.cpu.filter(|_| self.steady_images > 0)?;
+        Some(cpu.as_secs_f64() * 1000.0 / self.steady_images as f64)
+    }
+}
+
+/// Takes batches until the end asked for; tells `progress` how many images came so far.
+pub(super) fn take(loader: &Loader, until: Until, progress: &dyn Fn(u64)) -> Result<Taken> {
+    let asked = Instant::now();
+    let mut clock = Clock::default();
+    let mut epochs = 0;
+    let mut memory = None;
+    'epochs: while until != Until::Epochs(epochs) {
+        epochs += 1;
+        for batch in loader.epoch()? {
+            clock.tick(batch?.len() as u64);
+            progress(clock.images);
+            if let Until::Elapsed(time) = until
+                && clock.elapsed() >= time
+            {
+                // While the loader still holds all its buffers.
+                memory = process::resident_memory();
+                break 'epochs;
+            }
+        }
+        memory = process::resident_memory();
+        if clock.end_epoch() == 0 {
+            break;
+        }
+    }
+    Ok(clock.taken(asked, epochs, memory, loader.stats()))
+}
+
+/// Times of batches.
+#[derive(Debug, Default)]
+struct Clock {
+    first: Option<(Instant, Option<Duration>)>,
+    last: Option<(Instant, Option<Duration>)>,
+    images: u64,
+    images_first: u64,
+    batches: u64,
+    /// Batches of the epoch in work.
+    batches_epoch: u64,
+    within: Vec<Duration>,
+    between: Vec<Duration>,
+}
+
+impl Clock {
+    fn tick(&mut self, images: u64) {
+        let now = (Instant::now(), process::cpu_time());
+        match &self.last {
+            None => {
+                self.first = Some(now);
+                self.images_first = images;
+            }
+            Some((last, _)) if self.batches_epoch == 0 => self.between.push(now.0 - *last),
+            Some((last, _)) => self.within.push(now.0 - *last),
+        }
+        self.last = Some(now);
+        self.images += images;
+        self.batches += 1;
+        self.batches_epoch += 1;
+    }
+
+    /// Returns how many batches the epoch had.
+    fn end_epoch(&mut self) -> u64 {
+        std::mem::take(&mut self.batches_epoch)
+    }
+
+    /// From the first batch to the last.
+    fn elapsed(&self) -> Duration {
+        match (&self.first, &self.last) {
+            (Some((first, _)), Some((last, _))) => *last - *first,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn taken(self, asked: Instant, epochs: u64, memory: Option<ResidentMemory>, stats: Stats) -> Taken {
+        let cpu_at = |moment: &Option<(Instant, Option<Duration>)>| moment.as_ref().and_then(|(_, cpu)| *cpu);
+        let cpu = cpu_at(&self.last).zip(cpu_at(&self.first)).map(|(last, first)| last.saturating_sub(first));
+        let mean = mean(&self.within).filter(|&mean| mean > 0.0);
+        Taken {
+            images: self.images,
+            batches: self.batches,
+            epochs,
+            first_batch: self.first.map_or(Duration::ZERO, |(first, _)| first - asked),
+            steady: self.elapsed(),
+            steady_images: self.images - self.images_first,
+            cpu,
+            epoch_gap: self::mean(&self.between).zip(mean).map(|(between, mean)| between / mean),
+            memory,
+            stats,
+        }
+    }
+}
+
+fn mean(times: &[Duration]) -> Option<f64> {
+    let sum: Duration = times.iter().sum();
+    (!times.is_empty()).then(|| sum.as_secs_f64() / times.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_batch_is_where_the_clock_starts() {
+        let start = Instant::now();
+        let at = |ms: u64| Some((start + Duration::from_millis(ms), Some(Duration::from_millis(2 * ms))));
+        let clock = Clock {
+            first: at(100),
+            last: at(300),
+            images: 30,
+            images_first: 10,
+            batches: 3,
+            within: vec![Duration::from_millis(40), Duration::from_millis(60)],
+            between: vec![Duration::from_millis(100)],
+            ..Clock::default()
+        };
+        assert_eq!(clock.elapsed(), Duration::from_millis(200));
+        assert_eq!(mean(&clock.within), Some(0.05));
+        assert_eq!(mean(&[]), None);
+    }
+
+    #[test]
+    fn an_interval_belongs_to_an_epoch_or_lies_between_two() {
+        let mut clock = Clock::default();
+        for _ in 0..2 {
+            (0..3).for_each(|_| clock.tick(8));
+            assert_eq!(clock.end_epoch(), 3);
+        }
+        assert_eq!((clock.within.len(), clock.between.len()), (4, 1));
+        assert_eq!((clock.images, clock.images_first, clock.batches), (48, 8, 6));
+        assert_eq!(clock.end_epoch(), 0);
+    }
+}
