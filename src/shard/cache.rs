@@ -2,16 +2,16 @@
 //!
 //! A cache file is never trusted: whatever is odd about it means that the index is built again.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::draft::Draft;
 use super::fingerprint::Fingerprint;
 use super::index::ShardIndex;
 use super::{Damage, FileIdentity, Shard, ShardOptions};
@@ -70,16 +70,9 @@ impl IndexCache {
     /// Writes a cache file under another name first, so that nobody ever reads half of one.
     fn keep(&self, file: &Path, key: &Key, index: &ShardIndex) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let temporary = file.with_extension(format!("{}-{}.tmp", std::process::id(), now.as_nanos()));
-        let bytes = encode(key, index).map_err(io::Error::other)?;
-        let mut new = File::create_new(&temporary)?;
-        let written = new.write_all(&bytes).and_then(|()| fs::rename(&temporary, file));
-        if written.is_err() {
-            // Nothing more can be done about a file that cannot be removed either.
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        let mut draft = Draft::create(file)?;
+        draft.write_all(&encode(key, index).map_err(io::Error::other)?)?;
+        draft.finish().map(drop)
     }
 }
 
@@ -192,4 +185,127 @@ pub fn build_indexes(
     });
     // A shard without a result was left out because of an error before it.
     results.into_iter().map_while(|result| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::shard::{Headers, ShardWriter, WriterOptions};
+    use std::sync::Mutex;
+
+    fn write_shard(path: &Path, keys: &[&str]) {
+        let options = WriterOptions { headers: Headers::Pax, ..WriterOptions::default() };
+        let mut writer = ShardWriter::new(path.to_str().unwrap(), options).unwrap();
+        for key in keys {
+            writer.write_sample(key, &[("cls", b"1"), ("jpg", key.as_bytes())]).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+
+    fn cache_files(dir: &Path) -> Vec<PathBuf> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    #[test]
+    fn a_cached_index_is_used_while_the_shard_is_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shard, dir) = (folder.path().join("a.tar"), folder.path().join("cache"));
+        let cache = IndexCache::at(&dir);
+        let options = ShardOptions::default();
+        write_shard(&shard, &["a", "b"]);
+        let built = cache.load_or_build(&shard, &options).unwrap();
+        assert_eq!(built.len(), 4);
+
+        // To see which one is used, the file is given an index of other names that fits the shard's key.
+        let [file] = &cache_files(&dir)[..] else { panic!("not one cache file") };
+        let key = Key::of(&shard, &options).unwrap();
+        fs::write(file, encode(&key, &ShardIndex::default()).unwrap()).unwrap();
+        assert!(cache.load_or_build(&shard, &options).unwrap().is_empty());
+        let resync = ShardOptions { damage: Damage::Resync, ..options };
+        assert_eq!(cache.load_or_build(&shard, &resync).unwrap(), built);
+        assert_eq!(cache_files(&dir).len(), 2);
+
+        write_shard(&shard, &["a", "b", "c"]);
+        assert_eq!(cache.load_or_build(&shard, &options).unwrap().len(), 6);
+        assert_eq!(cache_files(&dir).len(), 2);
+        assert_eq!(load(file, &Key::of(&shard, &options).unwrap()).unwrap().len(), 6);
+    }
+
+    #[test]
+    fn an_odd_cache_file_means_building_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shard, dir) = (folder.path().join("a.tar"), folder.path().join("cache"));
+        let cache = IndexCache::at(&dir);
+        let options = ShardOptions::default();
+        write_shard(&shard, &["a", "b"]);
+        let built = cache.load_or_build(&shard, &options).unwrap();
+        let [file] = &cache_files(&dir)[..] else { panic!("not one cache file") };
+        let key = Key::of(&shard, &options).unwrap();
+        let good = fs::read(file).unwrap();
+        let check = |bytes: &[u8]| {
+            fs::write(file, bytes).unwrap();
+            assert!(load(file, &key).is_err());
+            assert_eq!(cache.load_or_build(&shard, &options).unwrap(), built);
+            assert_eq!(fs::read(file).unwrap(), good);
+        };
+        for end in 0..good.len() {
+            check(&good[..end]);
+        }
+        for at in 0..good.len() {
+            let mut damaged = good.clone();
+            damaged[at] ^= 0x10;
+            check(&damaged);
+        }
+        check(&encode(&Key { resync: true, ..key.clone() }, &built).unwrap());
+        // Sealed by a right checksum, but of parts that do not fit together.
+        let parts = |name_ends: &[u32], offsets: &[u64]| {
+            let parts = (&key, (b"name".to_vec(), name_ends, offsets, offsets, built.report()));
+            let body = postcard::to_stdvec(&parts).unwrap();
+            [&MAGIC[..], &checksum(&body).to_le_bytes(), &body].concat()
+        };
+        check(&parts(&[5], &[0]));
+        check(&parts(&[4, 4], &[0]));
+        check(&parts(&[9, 4], &[0, 0]));
+        check(&parts(&[4], &[u64::MAX]));
+        fs::write(file, parts(&[4], &[7])).unwrap();
+        assert_eq!(load(file, &key).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = folder.path().join("a.tar");
+        write_shard(&shard, &["a"]);
+        // A file stands where the folder should be.
+        let index = IndexCache::at(shard.join("cache")).load_or_build(&shard, &ShardOptions::default()).unwrap();
+        assert_eq!(index.len(), 2);
+    }
+
+    #[test]
+    fn many_indexes_come_in_order_and_the_first_error_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths: Vec<PathBuf> = (0..9).map(|i| folder.path().join(format!("{i}.tar"))).collect();
+        for (i, path) in paths.iter().enumerate() {
+            write_shard(path, &["a", "b", "c", "d", "e", "f", "g", "h", "i"][..=i]);
+        }
+        let options = ShardOptions::default();
+        let cache = IndexCache::at(folder.path().join("cache"));
+        for threads in [0, 1, 4, 100] {
+            let steps = Mutex::new(Vec::new());
+            let progress = |done, all| steps.lock().unwrap().push((done, all));
+            let indexes = build_indexes(&paths, &options, Some(&cache), threads, &progress).unwrap();
+            assert!(indexes.iter().map(ShardIndex::len).eq((1..=9).map(|samples| samples * 2)));
+            assert_eq!(steps.into_inner().unwrap(), (1..=9).map(|done| (done, 9)).collect::<Vec<_>>());
+        }
+        assert!(build_indexes(&[], &options, None, 4, &|_, _| {}).unwrap().is_empty());
+
+        fs::write(&paths[3], b"junk").unwrap();
+        paths[6] = folder.path().join("missing.tar");
+        for threads in [1, 4, 9] {
+            let error = build_indexes(&paths, &options, None, threads, &|_, _| {}).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotTar);
+            assert!(error.place().shard.as_deref().unwrap().ends_with("3.tar"));
+        }
+    }
 }

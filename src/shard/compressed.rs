@@ -150,3 +150,113 @@ impl Read for StoreReader<'_> {
         Ok(n)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::MemoryStore;
+    use std::io::Write;
+
+    const ALL: [Compression; 4] = [Compression::Gzip, Compression::Bzip2, Compression::Xz, Compression::Zstd];
+
+    fn compress(compression: Compression, bytes: &[u8]) -> Vec<u8> {
+        match compression {
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Bzip2 => {
+                let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Xz => {
+                let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+                encoder.include_checksum(true).unwrap();
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+        }
+    }
+
+    fn text() -> Vec<u8> {
+        (0..250_u32).flat_map(|i| (i * i).to_le_bytes()).collect()
+    }
+
+    fn inflate(bytes: &[u8], limit_bytes: u64) -> Result<Bytes> {
+        let compression = Compression::sniff(bytes).expect("compressed bytes");
+        super::inflate(&MemoryStore::new(bytes.to_vec().into()), compression, limit_bytes)
+    }
+
+    fn stream(bytes: &[u8]) -> Result<Vec<u8>> {
+        let mut reader = TarReader::new(Cursor::new(bytes.to_vec()));
+        let mut out = Vec::new();
+        reader.read_to_end(&mut out).map_err(|error| reader.name(error))?;
+        Ok(out)
+    }
+
+    #[test]
+    fn what_was_compressed_comes_back_also_from_several_streams() {
+        let text = text();
+        for compression in ALL {
+            let once = compress(compression, &text);
+            assert_eq!(Compression::sniff(&once), Some(compression));
+            assert_eq!(inflate(&once, text.len() as u64).unwrap(), text);
+            assert_eq!(stream(&once).unwrap(), text);
+            let twice = [once.clone(), compress(compression, b""), once].concat();
+            assert_eq!(inflate(&twice, 1 << 20).unwrap(), [&text[..], &text].concat());
+            assert_eq!(stream(&twice).unwrap(), [&text[..], &text].concat());
+        }
+        assert_eq!(stream(&text).unwrap(), text);
+        assert_eq!(stream(b"").unwrap(), b"");
+    }
+
+    #[test]
+    fn a_cut_is_an_error_wherever_it_falls() {
+        for compression in ALL {
+            let whole = compress(compression, &text());
+            for end in 6..whole.len() {
+                let Some(sniffed) = Compression::sniff(&whole[..end]) else { continue };
+                assert_eq!(sniffed, compression);
+                for result in [inflate(&whole[..end], 1 << 20).map(drop), stream(&whole[..end]).map(drop)] {
+                    let error = result.expect_err(&format!("{compression:?} cut at {end} of {}", whole.len()));
+                    assert_eq!(error.kind(), ErrorKind::Truncated, "{compression:?} cut at {end}: {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_streams_are_errors_and_never_panic() {
+        for compression in ALL {
+            let whole = compress(compression, &text());
+            for at in (10..whole.len()).step_by(7) {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 0x55;
+                // A byte that no checksum covers, such as a time in a gzip header, may change.
+                if let Ok(inflated) = inflate(&damaged, 1 << 20) {
+                    assert_eq!(inflated, text(), "{compression:?} at {at}");
+                }
+            }
+            let junk = [&whole[..], b"junk behind"].concat();
+            assert!(inflate(&junk, 1 << 20).is_err(), "{compression:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_holds_whatever_the_file_says() {
+        for compression in ALL {
+            let bomb = compress(compression, &vec![0; 1 << 20]);
+            let error = inflate(&bomb, (1 << 20) - 1).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Limit);
+            assert!(error.hint().is_some());
+            assert_eq!(inflate(&bomb, 1 << 20).unwrap().len(), 1 << 20);
+        }
+    }
+}

@@ -202,3 +202,60 @@ impl<'a> DaliFile<'a> {
         Ok(Some(Self { key, extension, name, offset: file.offset, size: file.size }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(names: &[&[u8]]) -> ShardIndex {
+        let mut index = ShardIndex::default();
+        for (i, name) in names.iter().enumerate() {
+            let offset = 512 + 1024 * i as u64;
+            let found = Found { header_offset: offset - 512, offset, size: 10 + i as u64, kind: MemberKind::File };
+            index.push(name, found).unwrap();
+        }
+        index
+    }
+
+    fn dali(names: &[&[u8]]) -> Result<String> {
+        let mut text = Vec::new();
+        index(names).write_dali(&mut text)?;
+        Ok(String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn files_come_back_as_they_were_put_in() {
+        let names: [&[u8]; 4] = [b"a.jpg", b"", b"caf\xe9.cls", b"b.jpg"];
+        let index = index(&names);
+        assert!(index.iter().map(|file| file.name).eq(names));
+        assert_eq!(index.member(2), IndexedMember { name: b"caf\xe9.cls", offset: 2560, size: 12 });
+        assert!(index.is_sound() && ShardIndex::default().is_sound());
+    }
+
+    #[test]
+    fn a_fingerprint_sees_names_offsets_sizes_and_order() {
+        let base = index(&[b"a.jpg", b"b.jpg"]);
+        let mut others = vec![index(&[b"b.jpg", b"a.jpg"]), index(&[b"a.jpg"]), index(&[b"a.jp", b"gb.jpg"])];
+        let mut other = base.clone();
+        other.offsets[1] += 1;
+        others.push(other.clone());
+        other.sizes[1] += 1;
+        others.push(other);
+        let fingerprints: Vec<u64> = others.iter().map(ShardIndex::fingerprint).collect();
+        assert!(!fingerprints.contains(&base.fingerprint()));
+        assert_eq!(base.fingerprint(), base.clone().fingerprint());
+    }
+
+    #[test]
+    fn a_dali_index_has_a_line_a_sample() {
+        let check = |names: &[&[u8]], expected: &str| assert_eq!(dali(names).unwrap(), expected);
+        check(&[b"a.jpg"], "v1.2 1\njpg 512 10 a.jpg\n");
+        check(
+            &[b"d/a.jpg", b"d/a.left.JPG", b"nodot", b"d/.hidden", b".x.jpg", b"b.jpg", b"d/a.jpg"],
+            "v1.2 3\njpg 512 10 d/a.jpg left.JPG 1536 11 d/a.left.JPG\njpg 5632 15 b.jpg\njpg 6656 16 d/a.jpg\n",
+        );
+        for names in [&[&b"a b.jpg"[..]][..], &[b"a.j\npg"], &[b"caf\xe9.jpg"], &[b"a."], &[], &[b"nodot"]] {
+            assert_eq!(dali(names).unwrap_err().kind(), ErrorKind::Unsupported, "{names:?}");
+        }
+    }
+}
