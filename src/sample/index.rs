@@ -9,8 +9,10 @@ use std::mem::size_of;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::FieldSelector;
 use super::report::GroupReport;
+use super::{FieldSelector, Grouping};
+use crate::error::{Error, ErrorKind, Result};
+use crate::shard::ShardIndex;
 
 pub use builder::SampleIndexBuilder;
 
@@ -50,6 +52,34 @@ struct ShardSpan {
 const SIZE_IS_LARGE: u32 = u32::MAX;
 
 impl SampleIndex {
+    /// Groups the files of all shards, in order; each index is let go of as soon as its files are in. `shard_names` are the
+    /// shards as the user named them, as many as there are indexes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Grouping`] when a sample has a field twice, [`ErrorKind::Limit`] when a shard is too large to number,
+    /// [`ErrorKind::InvalidOption`] when names and indexes differ in number.
+    pub fn build(
+        indexes: impl IntoIterator<Item = ShardIndex>,
+        grouping: &Grouping,
+        shard_names: impl IntoIterator<Item = impl Into<Arc<str>>>,
+    ) -> Result<Self> {
+        let unequal = || Error::new(ErrorKind::InvalidOption, "there must be as many shard names as shard indexes");
+        let mut names = shard_names.into_iter();
+        let mut builder = SampleIndexBuilder::new(grouping);
+        for index in indexes {
+            let name = names.next().ok_or_else(unequal)?.into();
+            builder.push_shard(
+                name,
+                index.fingerprint(),
+                index.iter().map(|file| (file.name, file.offset, file.size)),
+            )?;
+        }
+        if names.next().is_some() {
+            return Err(unequal());
+        }
+        Ok(builder.finish())
+    }
+
     /// Number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -230,8 +260,7 @@ impl<'a> SampleRef<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{ErrorKind, Result};
-    use crate::sample::{Duplicates, Field, Grouping, Sample, group_by_key};
+    use crate::sample::{Duplicates, Field, Sample, group_by_key};
     use crate::shard::{Member, MemberKind};
     use proptest::prelude::*;
 
