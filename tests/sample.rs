@@ -24,8 +24,11 @@ fn archive(files: &[(&str, &[u8])]) -> Bytes {
 
 fn index(shards: &[Bytes], grouping: &Grouping) -> brimful::Result<SampleIndex> {
     let names: Vec<String> = (0..shards.len()).map(|number| format!("{number}.tar")).collect();
-    let indexes: brimful::Result<Vec<ShardIndex>> =
-        names.iter().zip(shards).map(|(name, bytes)| ShardIndex::build(&Shard::from_bytes(name, bytes.clone()))).collect();
+    let indexes: brimful::Result<Vec<ShardIndex>> = names
+        .iter()
+        .zip(shards)
+        .map(|(name, bytes)| ShardIndex::build(&Shard::from_bytes(name, bytes.clone())))
+        .collect();
     SampleIndex::build(indexes?, grouping, names)
 }
 
@@ -84,9 +87,9 @@ fn a_shard_is_the_same_samples_by_index_and_by_stream() {
 fn an_epoch_reads_every_sample_of_every_shard() {
     let shards: Vec<Bytes> = (0..5_u8)
         .map(|shard| {
-            let names: Vec<String> = (0..shard).flat_map(|n| ["jpg", "cls"].map(|ext| format!("{shard}{n}.{ext}"))).collect();
-            let data = [shard];
-            archive(&names.iter().map(|name| (name.as_str(), &data[..])).collect::<Vec<_>>())
+            let names: Vec<String> =
+                (0..shard).flat_map(|n| ["jpg", "cls"].map(|ext| format!("{shard}{n}.{ext}"))).collect();
+            archive(&names.iter().map(|name| (name.as_str(), &b"x"[..])).collect::<Vec<_>>())
         })
         .collect();
     let index = index(&shards, &Grouping::default()).unwrap();
@@ -127,7 +130,7 @@ fn corpus() -> Option<PathBuf> {
 #[test]
 fn the_corpus_groups_as_recorded() {
     let Some(corpus) = corpus() else {
-        writeln_skip("no corpus beside the checkout");
+        say_skipped("no corpus beside the checkout");
         return;
     };
     let grouping = Grouping { keep_appledouble: true, ..Grouping::default() };
@@ -158,7 +161,8 @@ fn the_corpus_groups_as_recorded() {
                 (sample.key.to_string(), fields.collect())
             })
             .collect();
-        let recorded: Vec<(String, BTreeMap<String, usize>)> = serde_json::from_value(case["wds_samples"].clone()).unwrap();
+        let recorded: Vec<(String, BTreeMap<String, usize>)> =
+            serde_json::from_value(case["wds_samples"].clone()).unwrap();
         assert_eq!(got, recorded, "{path}");
         compared += 1;
     }
@@ -167,6 +171,6 @@ fn the_corpus_groups_as_recorded() {
 
 /// Says that a test had nothing to do.
 #[expect(clippy::print_stderr, reason = "a test that passes without having tested must say so")]
-fn writeln_skip(reason: &str) {
+fn say_skipped(reason: &str) {
     eprintln!("skipped: {reason}");
 }

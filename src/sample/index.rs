@@ -68,7 +68,11 @@ impl SampleIndex {
         let mut builder = SampleIndexBuilder::new(grouping);
         for index in indexes {
             let name = names.next().ok_or_else(unequal)?.into();
-            builder.push_shard(name, index.fingerprint(), index.iter().map(|file| (file.name, file.offset, file.size)))?;
+            builder.push_shard(
+                name,
+                index.fingerprint(),
+                index.iter().map(|file| (file.name, file.offset, file.size)),
+            )?;
         }
         if names.next().is_some() {
             return Err(unequal());
