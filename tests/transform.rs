@@ -325,8 +325,8 @@ fn twin(picture: &Picture, list: &[Transform]) -> (Picture, u8) {
                 padded.crop(Region { x: half(padded.width, width), y: half(padded.height, height), width, height })
             }
             Transform::Pad { padding, fill, .. } => picture.pad(padding, fill.0.map(|level| level as u8)),
-            Transform::RandomHorizontalFlip { p } if p == 1.0 => picture.mirror(true, false),
-            Transform::RandomVerticalFlip { p } if p == 1.0 => picture.mirror(false, true),
+            Transform::RandomHorizontalFlip { p: 1.0 } => picture.mirror(true, false),
+            Transform::RandomVerticalFlip { p: 1.0 } => picture.mirror(false, true),
             _ => picture,
         };
     }
