@@ -17,7 +17,7 @@ if [ ! -d "$results/data" ]; then
     if [ -z "$photos" ]; then
         cargo build --release --locked --quiet --no-default-features --features "$FEATURES" --bin brimful
         photos=$results/photos
-        "${CARGO_TARGET_DIR:-target}/release/brimful" demo --keep "$photos" >/dev/null
+        "${CARGO_TARGET_DIR:-target}/release/brimful" demo --dir "$photos" >/dev/null
     fi
     "$venv/bin/python" benches/compare/make_data.py "$photos" "$results/data"
 fi

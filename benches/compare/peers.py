@@ -56,7 +56,7 @@ def brimful(job):
     from brimful import DataLoader, ShardDataset
     from brimful import transforms as T
 
-    transform = T.Compose([T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip(), T.Normalize(MEAN, STD)])
+    transform = T.Compose([T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize(MEAN, STD)])
     dataset = ShardDataset(f"{job['data']}/shards", fields=("jpg", "cls"), transform=transform)
     return DataLoader(dataset, batch_size=job["batch_size"], shuffle=True, num_workers=job["workers"], drop_last=True)
 
