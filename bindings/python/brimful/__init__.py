@@ -28,12 +28,12 @@ from .errors import (
 from .loader import Loader
 
 if TYPE_CHECKING:
-    from .dataloader import DataLoader
+    # Not in __all__: `from brimful import *` must work without torch.
+    from .dataloader import DataLoader as DataLoader
 
 __all__ = [
     "BrimfulError",
     "CancelledError",
-    "DataLoader",
     "DecodeError",
     "FieldValueError",
     "InvalidOptionError",
@@ -70,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "DataLoader"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -16,6 +17,7 @@ from .dataset import ShardDataset
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
 from .explanation import Explanation, transform_steps
+from .samplers import Order, native_order
 
 __all__ = ["DataLoader"]
 
@@ -26,8 +28,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     """torch's DataLoader, native over a `ShardDataset`.
 
     Every argument of torch's is accepted and checked as torch does. The native path serves a `ShardDataset` whose
-    transform compiles, without sampler, batch_sampler, collate_fn and worker_init_fn; everything else, and every other
-    data set, goes through torch's own machinery. `explain()` says which it is, and why.
+    transform compiles, without batch_sampler, collate_fn and worker_init_fn; of samplers it knows torch's sequential,
+    random and distributed ones. Everything else, and every other data set, goes through torch's own machinery;
+    `explain()` says which it is, and why.
 
     On the native path `num_workers` are threads, 0 for all cores; `prefetch_factor` is the number of batches in flight.
     Each `iter()` begins the next epoch.
@@ -118,15 +121,20 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.decoder = decoder
         self.io = io
         self.shuffle_window = shuffle_window
-        self._reasons = _reasons_for_torch(dataset, batch_size, sampler, batch_sampler, collate_fn, worker_init_fn)
+        order = Order(bool(shuffle)) if sampler is None else native_order(sampler, dataset)
+        self._sampler_epoch = 0
         self._engine: Engine | None = None
-        if self._reasons:
-            self._warn_of_idle_options()
+        self._reasons = _reasons_for_torch(dataset, batch_size, order, batch_sampler, collate_fn, worker_init_fn)
+        if order is None or self._reasons:
+            self._warn_of_idle_options(sampler is not None or batch_sampler is not None)
             return
+        seed = order.seed if seed is None else seed
+        if sampler is None:
+            order = replace(order, split=ranks.resolve(split, rank, world_size, stacklevel=3))
         options = {
             "batch_size": batch_size,
             "drop_last": drop_last,
-            "shuffle": bool(shuffle),
+            "shuffle": order.shuffle,
             "shuffle_window": shuffle_window,
             "seed": _seed(seed, generator),
             "num_workers": num_workers,
@@ -136,13 +144,19 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "on_error": on_error,
             "max_errors": max_errors,
             "quarantine": quarantine,
-            "split": ranks.resolve(split, rank, world_size, stacklevel=3),
+            "split": order.split,
+            "remainder": order.remainder,
         }
         self._engine = Engine(dataset, options)
 
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
             return super().__iter__()
+        epoch = getattr(self.sampler, "epoch", self._sampler_epoch)
+        if epoch != self._sampler_epoch:
+            # The sampler was told an epoch; a loader that never is goes on to the next one by itself.
+            self._sampler_epoch = epoch
+            self._engine.native.set_epoch(epoch)
         return Batches(self._engine, self._finish, self.timeout or None)
 
     def __len__(self) -> int:
@@ -201,11 +215,11 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
         return columns[0] if isinstance(self.dataset.fields, str) else columns
 
-    def _warn_of_idle_options(self) -> None:
+    def _warn_of_idle_options(self, has_sampler: bool) -> None:
         defaults = {"dtype": None, "layout": "NCHW", "on_error": "raise", "max_errors": None, "quarantine": None}
         defaults |= {"shuffle_window": None}
-        if self.sampler is None or isinstance(self.sampler, torch.utils.data.SequentialSampler | _RandomSampler):
-            # A sampler that was given shares samples out as it likes; ours never splits them again.
+        if not has_sampler:
+            # A sampler that is given shares samples out as it likes; ours never splits them again.
             defaults |= {"split": None, "rank": None, "world_size": None}
         idle = [name for name, default in defaults.items() if getattr(self, name) != default]
         if idle:
@@ -213,9 +227,6 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 f"{', '.join(idle)} without effect: torch's machinery runs this loader, because {self._reasons[0]}",
                 stacklevel=3,
             )
-
-
-_RandomSampler = torch.utils.data.RandomSampler
 
 
 def _check_device(device: str | torch.device | None) -> None:
@@ -227,7 +238,7 @@ def _check_device(device: str | torch.device | None) -> None:
 
 
 def _reasons_for_torch(
-    dataset: Any, batch_size: int | None, sampler: Any, batch_sampler: Any, collate_fn: Any, worker_init_fn: Any
+    dataset: Any, batch_size: int | None, order: Order | None, batch_sampler: Any, collate_fn: Any, worker_init_fn: Any
 ) -> list[str]:
     """Why the native path cannot serve this loader; empty where it can."""
     if not isinstance(dataset, ShardDataset):
@@ -237,9 +248,9 @@ def _reasons_for_torch(
         if getattr(type(dataset), name) is not getattr(ShardDataset, name):
             reasons.append(f"{type(dataset).__name__} has a {name} of its own")
     given = {
-        "sampler": sampler,
+        "sampler": None if order is not None else "of another kind",
         "batch_sampler": batch_sampler,
-        "collate_fn": collate_fn,
+        "collate_fn": None if collate_fn is torch.utils.data.default_collate else collate_fn,
         "worker_init_fn": worker_init_fn,
     }
     reasons += [f"{name} is given" for name, value in given.items() if value is not None]

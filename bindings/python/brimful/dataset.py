@@ -22,8 +22,8 @@ __all__ = ["ShardDataset"]
 class ShardDataset:
     """The samples of WebDataset tar shards.
 
-    `dataset[i]` is a tuple with one entry a field: a decoded and transformed image, an `int` label, a text, ... A single
-    field given as a string makes samples of that entry alone. Images are torch tensors `[C, H, W]` where torch is
+    `dataset[i]` is a tuple with one entry a field: a decoded and transformed image, an `int` label, a text, ... A field
+    given as a bare string makes samples of that entry alone. Images are torch tensors `[C, H, W]` where torch is
     installed and NumPy arrays of that shape where it is not.
 
     Args:
@@ -107,7 +107,6 @@ class ShardDataset:
             if self._fingerprint is not None and self._fingerprint != shards.fingerprint:
                 raise ShardChangedError(
                     f"the shards of {self.patterns} are not those that this data set was made with",
-                    kind="shard_changed",
                     hint="make the data set anew",
                 )
             self._fingerprint = shards.fingerprint

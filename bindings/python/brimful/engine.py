@@ -32,6 +32,7 @@ def native_loader(
     max_errors: float | None = None,
     quarantine: str | os.PathLike | None = None,
     split: Split = WHOLE,
+    remainder: str = "pad",
 ) -> _native.Loader:
     """A native loader; `num_workers` are threads, 0 for all cores."""
     if not isinstance(seed, int):
@@ -58,7 +59,7 @@ def native_loader(
         quarantine=quarantine,
         rank=split.rank,
         world_size=split.world_size,
-        remainder="pad",
+        remainder=remainder,
     )
 
 
@@ -149,7 +150,7 @@ class Controls:
         try:
             self._native().load_state(**state_dict)
         except TypeError as error:
-            raise StateMismatchError(f"this is no state of a brimful loader: {error}", kind="state_mismatch") from None
+            raise StateMismatchError(f"this is no state of a brimful loader: {error}") from None
 
     def stats(self) -> dict[str, Any]:
         """What each stage did since the threads were started, and which one is the bottleneck."""

@@ -27,7 +27,7 @@ class BrimfulError(Exception):
     """Base of all errors of brimful.
 
     Attributes:
-        kind: what went wrong, as one snake_case word.
+        kind: what went wrong, as one snake_case word; each class has one of its own where none is given.
         hint: what can be done about it, or None.
         shard: path of the shard, or None.
         key: key of the sample, or None.
@@ -35,11 +35,13 @@ class BrimfulError(Exception):
         offset: byte offset inside the shard, or None.
     """
 
+    kind = "cancelled"
+
     def __init__(
         self,
         message: str,
         *,
-        kind: str = "invalid_option",
+        kind: str | None = None,
         hint: str | None = None,
         shard: str | None = None,
         key: str | None = None,
@@ -48,7 +50,8 @@ class BrimfulError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.kind = kind
+        if kind is not None:
+            self.kind = kind
         self.hint = hint
         self.shard = shard
         self.key = key
@@ -66,49 +69,73 @@ class BrimfulError(Exception):
 class ShardError(BrimfulError):
     """A shard that cannot be read: no tar archive, damaged, cut, or refused by the system."""
 
+    kind = "bad_header"
+
 
 class NotFoundError(ShardError, FileNotFoundError):
     """A pattern, file or folder that does not exist."""
+
+    kind = "not_found"
 
 
 class ShardChangedError(ShardError):
     """A shard was truncated or rewritten while it was in use."""
 
+    kind = "shard_changed"
+
 
 class DecodeError(BrimfulError):
     """An image that cannot be decoded."""
+
+    kind = "decode"
 
 
 class MissingFieldError(BrimfulError, KeyError):
     """A sample lacks a field that was asked for."""
 
+    kind = "missing_field"
+
 
 class FieldValueError(BrimfulError, ValueError):
     """A field whose value cannot be read as its type, or values that cannot share a batch."""
+
+    kind = "field_value"
 
 
 class InvalidOptionError(BrimfulError, ValueError):
     """An option, pattern or argument outside its legal range."""
 
+    kind = "invalid_option"
+
 
 class UnsupportedError(BrimfulError):
     """Something legal that this build does not do."""
+
+    kind = "unsupported"
 
 
 class LimitError(BrimfulError):
     """A size or count over a limit."""
 
+    kind = "limit"
+
 
 class TooManyErrors(BrimfulError):
     """More bad samples than `max_errors` allows."""
+
+    kind = "too_many_errors"
 
 
 class StateMismatchError(BrimfulError, ValueError):
     """A saved state that does not belong to this loader."""
 
+    kind = "state_mismatch"
+
 
 class CancelledError(BrimfulError, RuntimeError):
     """Work that was ended before its result arrived, or threads that belong to another process."""
+
+    kind = "cancelled"
 
 
 _CLASSES: dict[str, type[BrimfulError]] = {

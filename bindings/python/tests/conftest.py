@@ -22,7 +22,8 @@ def photo(number: int, width: int = 160, height: int = 120) -> Image.Image:
     """A picture with gradients, edges and some noise, another one for each number."""
     rng = numpy.random.default_rng(number)
     y, x = numpy.mgrid[0:height, 0:width].astype(numpy.float64)
-    waves = [numpy.sin(x / rng.uniform(6, 30) + rng.uniform(0, 6)) * numpy.cos(y / rng.uniform(6, 30)) for _ in range(3)]
+    periods = rng.uniform(6, 30, (3, 2))
+    waves = [numpy.sin(x / across) * numpy.cos(y / down) for across, down in periods]
     pixels = 127 + 90 * numpy.stack(waves, axis=-1)
     left, top = rng.integers(0, width // 2), rng.integers(0, height // 2)
     pixels[top : top + height // 3, left : left + width // 3] = rng.integers(0, 256, 3)

@@ -9,10 +9,9 @@ import pytest
 
 import brimful
 from brimful import transforms as T
-from conftest import SAMPLES
+from conftest import SAMPLES, write_shard
 
 torch = pytest.importorskip("torch")
-torchvision = pytest.importorskip("torchvision")
 TorchLoader = torch.utils.data.DataLoader
 CROP = T.Compose([T.CenterCrop(32), T.ToTensor()])
 
@@ -23,6 +22,7 @@ def dataset(pattern):
 
 
 def test_it_gives_what_torch_gives_over_an_image_folder(tmp_path, samples, dataset):
+    torchvision = pytest.importorskip("torchvision")
     for row in samples:
         label = int(row["cls"])
         (tmp_path / "folder" / f"{label:04d}").mkdir(parents=True)
@@ -89,7 +89,8 @@ def test_options_of_our_own_are_checked(dataset):
     ):
         with pytest.raises(brimful.InvalidOptionError):
             brimful.DataLoader(dataset, **arguments)
-    assert brimful.DataLoader(dataset, device=torch.device("cpu"), decoder="zune", io="read").explain().engine == "native"
+    loader = brimful.DataLoader(dataset, device=torch.device("cpu"), decoder="zune", io="read")
+    assert loader.explain().engine == "native"
 
 
 def test_layouts_and_dtypes(pattern):
@@ -133,8 +134,7 @@ def test_a_target_transform_runs_on_each_label(pattern):
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_what_cannot_run_natively_runs_on_torchs_machinery(pattern, num_workers):
-    import torchvision.transforms as V1
-
+    V1 = pytest.importorskip("torchvision.transforms")
     transform = V1.Compose([V1.CenterCrop(32), V1.Grayscale(3), V1.ToTensor()])
     loader = brimful.DataLoader(brimful.ShardDataset(pattern, transform=transform), 8, num_workers=num_workers)
     batches = list(loader)
@@ -151,6 +151,7 @@ def test_what_cannot_run_natively_runs_on_torchs_machinery(pattern, num_workers)
 def test_samplers_and_collate_functions_are_honoured(dataset):
     loader = brimful.DataLoader(dataset, 2, sampler=[5, 3, 1], collate_fn=lambda rows: [label for _, label in rows])
     assert list(loader) == [[5, 3], [1]]
+    assert brimful.DataLoader(dataset, collate_fn=torch.utils.data.default_collate).explain().engine == "native"
     assert loader.explain().reasons[:2] == ("sampler is given", "collate_fn is given")
     batches = brimful.DataLoader(dataset, batch_sampler=[[1, 2], [0]])
     assert (len(batches), batches.batch_size) == (2, None)
@@ -164,6 +165,49 @@ def test_other_data_sets_go_through_torch():
     assert loader.explain().engine == "torch"
     with pytest.warns(UserWarning, match="on_error"):
         brimful.DataLoader(dataset, on_error="skip")
+
+
+def test_errors_come_through_worker_processes(tmp_path):
+    shard = write_shard(tmp_path / "a.tar", [{"__key__": b"bad", "jpg": b"no image", "cls": b"0"}])
+    loader = brimful.DataLoader(brimful.ShardDataset(shard, transform=CROP), sampler=[0], num_workers=1)
+    with pytest.raises(brimful.DecodeError, match="bad") as caught:
+        list(loader)
+    assert caught.value.kind == "decode"
+
+
+def test_torchs_own_samplers_are_served_natively(dataset):
+    data = torch.utils.data
+    for sampler in (data.SequentialSampler(dataset), data.RandomSampler(dataset)):
+        loader = brimful.DataLoader(dataset, 8, sampler=sampler)
+        assert loader.explain().engine == "native"
+        labels = [label for _, batch in loader for label in batch.tolist()]
+        assert sorted(labels) == list(range(SAMPLES))
+        assert (labels == sorted(labels)) == isinstance(sampler, data.SequentialSampler)
+    for sampler in (data.RandomSampler(dataset, num_samples=4), data.RandomSampler(dataset, replacement=True)):
+        assert brimful.DataLoader(dataset, 8, sampler=sampler).explain().engine == "torch"
+    other = data.SequentialSampler(range(3))
+    assert [batch.tolist() for _, batch in brimful.DataLoader(dataset, 8, sampler=other)] == [[0, 1, 2]]
+
+
+def test_a_distributed_sampler_splits_and_its_epoch_counts(dataset):
+    def labels(loader):
+        return [label for _, batch in loader for label in batch.tolist()]
+
+    samplers = [torch.utils.data.DistributedSampler(dataset, 2, rank, seed=4) for rank in range(2)]
+    loaders = [brimful.DataLoader(dataset, 8, sampler=sampler) for sampler in samplers]
+    assert [len(loader) for loader in loaders] == [3, 3]
+    assert all(loader.explain().engine == "native" for loader in loaders)
+    first = [labels(loader) for loader in loaders]
+    assert sorted(first[0] + first[1]) == list(range(SAMPLES))
+    assert labels(loaders[0]) != first[0]
+    samplers[0].set_epoch(3)
+    third = labels(loaders[0])
+    samplers[1].set_epoch(3)
+    assert sorted(third + labels(loaders[1])) == list(range(SAMPLES))
+    samplers[0].set_epoch(0)
+    assert labels(loaders[0]) == first[0]
+    samplers[0].set_epoch(3)
+    assert labels(brimful.DataLoader(dataset, 8, sampler=samplers[0])) == third
 
 
 def test_texts_bytes_and_json_are_lists(pattern, samples):

@@ -22,7 +22,8 @@ def parameters(function: ast.FunctionDef) -> list[tuple[str, str, bool]]:
     plain = [*arguments.posonlyargs, *arguments.args]
     first_default = len(plain) - len(arguments.defaults)
     rows = [(a.arg, "positional", n >= first_default) for n, a in enumerate(plain)]
-    rows += [(a.arg, "keyword", d is not None) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    rows += [(a.arg, "keyword", default is not None) for a, default in keywords]
     return [row for row in rows if row[0] not in ("self", "cls")]
 
 
