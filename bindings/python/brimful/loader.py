@@ -19,7 +19,7 @@ __all__ = ["Loader"]
 
 
 class Loader(Controls):
-    """Batches of a `ShardDataset`, each a tuple with one column a field, or the column of a field given as a bare string.
+    """Batches of a `ShardDataset`, each a tuple with one column a field; for a bare string as `fields`, that column.
 
     Images, numbers and arrays are NumPy arrays, texts, bytes and JSON values are lists. Nothing is copied, and arrays
     may be written to.
