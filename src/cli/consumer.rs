@@ -21,7 +21,6 @@ pub(super) enum Until {
 pub(super) struct Taken {
     /// All images.
     pub(super) images: u64,
-    pub(super) batches: u64,
     /// Epochs begun.
     pub(super) epochs: u64,
     /// From asking for the first epoch to the first batch.
@@ -87,7 +86,6 @@ struct Clock {
     last: Option<(Instant, Option<Duration>)>,
     images: u64,
     images_first: u64,
-    batches: u64,
     /// Batches of the epoch in work.
     batches_epoch: u64,
     within: Vec<Duration>,
@@ -107,7 +105,6 @@ impl Clock {
         }
         self.last = Some(now);
         self.images += images;
-        self.batches += 1;
         self.batches_epoch += 1;
     }
 
@@ -130,7 +127,6 @@ impl Clock {
         let mean = mean(&self.within).filter(|&mean| mean > 0.0);
         Taken {
             images: self.images,
-            batches: self.batches,
             epochs,
             first_batch: self.first.map_or(Duration::ZERO, |(first, _)| first - asked),
             steady: self.elapsed(),
@@ -161,7 +157,6 @@ mod tests {
             last: at(300),
             images: 30,
             images_first: 10,
-            batches: 3,
             within: vec![Duration::from_millis(40), Duration::from_millis(60)],
             between: vec![Duration::from_millis(100)],
             ..Clock::default()
@@ -179,7 +174,7 @@ mod tests {
             assert_eq!(clock.end_epoch(), 3);
         }
         assert_eq!((clock.within.len(), clock.between.len()), (4, 1));
-        assert_eq!((clock.images, clock.images_first, clock.batches), (48, 8, 6));
+        assert_eq!((clock.images, clock.images_first), (48, 8));
         assert_eq!(clock.end_epoch(), 0);
     }
 }

@@ -13,7 +13,7 @@ fn names(document: &serde_json::Value) -> Vec<&str> {
 #[test]
 fn every_decoder_has_its_rows() {
     let program = Program::new();
-    let run = program.run(&[&QUICK[..], &["--images", "3", "--out", "decode.json"]].concat()).is_quiet();
+    let run = program.run(&[&QUICK[..], &["--images", "3", "--out", "decode.json"]].concat()).ends_quietly();
     let document = run.json();
     assert_document(&document);
     assert_eq!(std::fs::read(program.path("decode.json")).unwrap(), run.stdout);
@@ -39,7 +39,7 @@ fn files_come_from_a_folder_or_from_shards() {
     program.write("photos/deep/b.jpeg", &photos[1]);
     program.write("a.tar", &archive(&[("0.jpg", &photos[0]), ("0.cls", b"1"), ("1.jpg", &photos[1])]));
     for source in [["--dir", "photos"], ["--shards", "a.tar"]] {
-        let document = program.run(&[&QUICK[..], &source].concat()).is_quiet().json();
+        let document = program.run(&[&QUICK[..], &source].concat()).ends_quietly().json();
         assert_eq!(document["data"]["images"], 2, "{source:?}");
     }
 }
@@ -67,7 +67,7 @@ fn a_folder_without_photos_is_a_failure() {
 #[test]
 fn the_table_names_its_columns() {
     let args = ["bench", "decode", "--images", "2", "--seconds", "0.001", "--runs", "1", "--size", "32"];
-    let run = Program::new().run(&args).is_quiet();
+    let run = Program::new().run(&args).ends_quietly();
     let header: Vec<&str> = run.lines()[0].split_whitespace().collect();
     assert_eq!(header, ["decoder", "images/s", "MB/s", "threads", "spread"], "{}", run.text());
     assert!(run.lines()[1].starts_with("zune full "), "{}", run.text());

@@ -8,7 +8,7 @@ fn a_field_is_printed_byte_by_byte() {
     let program = Program::new();
     program.write("a.tar", &archive(&[("n01/x.JPG", b"\xFF\xD8\0"), ("n01/x.seg.png", b"p"), ("n01/y.cls", b"7")]));
     let check = |args: &[&str], expected: &[u8]| {
-        assert_eq!(program.run(&[&["cat", "a.tar"], args].concat()).is_quiet().stdout, expected, "{args:?}");
+        assert_eq!(program.run(&[&["cat", "a.tar"], args].concat()).ends_quietly().stdout, expected, "{args:?}");
     };
     check(&["n01/x.jpg"], b"\xFF\xD8\0");
     check(&["n01/x.JPG"], b"\xFF\xD8\0");
@@ -38,7 +38,7 @@ fn what_is_not_there_is_told_with_advice() {
 fn damage_further_on_does_not_matter_and_damage_before_is_told() {
     let program = Program::new();
     program.write("bad.tar", &damaged(4, 2 * SAMPLE_BYTES));
-    assert_eq!(program.run(&["cat", "bad.tar", "000001.cls"]).is_quiet().text(), "1");
+    assert_eq!(program.run(&["cat", "bad.tar", "000001.cls"]).ends_quietly().text(), "1");
     let run = program.run(&["cat", "bad.tar", "000003.cls"]).ends_with(2);
     run.tells_error("'000003.cls'");
     assert_eq!(run.stderr.matches("error: ").count(), 2, "{}", run.stderr);

@@ -5,7 +5,7 @@ use crate::program::{Program, assert_document};
 #[test]
 fn the_document_has_its_keys() {
     let program = Program::new();
-    let document = program.run(&["doctor", "--json", "--path", "."]).is_quiet().json();
+    let document = program.run(&["doctor", "--json", "--path", "."]).ends_quietly().json();
     assert_document(&document);
     for key in ["decoders", "features", "libraries", "gpus", "cpus", "numa", "cgroup", "filesystems"] {
         assert!(document.get(key).is_some(), "no {key} in {document}");
@@ -17,7 +17,7 @@ fn the_document_has_its_keys() {
 
 #[test]
 fn the_text_is_one_fact_a_line() {
-    let run = Program::new().run(&["doctor"]).is_quiet();
+    let run = Program::new().run(&["doctor"]).ends_quietly();
     assert!(run.lines().iter().any(|line| line.starts_with("decoders  ")), "{}", run.text());
 }
 

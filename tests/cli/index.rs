@@ -10,7 +10,7 @@ fn a_summary_counts_what_was_indexed() {
     let program = Program::new();
     program.write("a-0.tar", &samples(3));
     program.write("a-1.tar", &samples(2));
-    let document = program.run(&["index", "--json", "a-{0..1}.tar"]).is_quiet().json();
+    let document = program.run(&["index", "--json", "a-{0..1}.tar"]).ends_quietly().json();
     assert_document(&document);
     assert_eq!((&document["shards"], &document["samples"], &document["fields"]), (&json!(2), &json!(5), &json!(10)));
     assert_eq!(document["bytes"], 5 * 701);
@@ -19,7 +19,7 @@ fn a_summary_counts_what_was_indexed() {
     let cache = program.path("cache/brimful");
     assert_eq!(document["cache"], cache.to_str().unwrap());
     assert!(std::fs::read_dir(cache).unwrap().count() > 0, "the indexes are kept");
-    let text = program.run(&["index", "a-{0..1}.tar"]).is_quiet();
+    let text = program.run(&["index", "a-{0..1}.tar"]).ends_quietly();
     assert!(text.text().contains("samples    5\n"), "{}", text.text());
 }
 
@@ -38,11 +38,12 @@ fn a_bad_shard_does_not_keep_the_others_back() {
 fn dali_indexes_are_written_beside_the_shards_or_elsewhere() {
     let program = Program::new();
     program.write("data/a.tar", &samples(2));
-    program.run(&["index", "--dali", "data/a.tar"]).is_quiet();
+    program.run(&["index", "--dali", "data/a.tar"]).ends_quietly();
     let beside = std::fs::read_to_string(program.path("data/a.idx")).unwrap();
     assert_eq!(beside.lines().next(), Some("v1.2 2"));
     assert_eq!(beside.lines().nth(1), Some("jpg 512 700 000000.jpg cls 2048 1 000000.cls"));
-    let document = program.run(&["index", "--json", "--dali", "--out-dir", "idx/new", "data/a.tar"]).is_quiet().json();
+    let document =
+        program.run(&["index", "--json", "--dali", "--out-dir", "idx/new", "data/a.tar"]).ends_quietly().json();
     assert_eq!(document["files"], json!(["idx/new/a.idx"]));
     assert_eq!(std::fs::read_to_string(program.path("idx/new/a.idx")).unwrap(), beside);
 }
@@ -54,7 +55,7 @@ fn few_open_files_are_enough() {
         program.write(&format!("shards/{n:03}.tar"), &samples(1));
     }
     let mut command = program.command_after("ulimit -n 64", &["index", "--json", "--threads", "8", "shards"]);
-    let run = command.output().map(Run::of).unwrap().is_quiet();
+    let run = command.output().map(Run::of).unwrap().ends_quietly();
     assert_eq!(run.json()["samples"], 100);
 }
 
@@ -62,7 +63,7 @@ fn few_open_files_are_enough() {
 fn the_document_can_go_to_a_file() {
     let program = Program::new();
     program.write("a.tar", &samples(1));
-    let run = program.run(&["index", "--out", "report.json", "a.tar"]).is_quiet();
+    let run = program.run(&["index", "--out", "report.json", "a.tar"]).ends_quietly();
     assert!(run.text().starts_with("shards "), "the table is printed all the same: {}", run.text());
     let document: serde_json::Value =
         serde_json::from_slice(&std::fs::read(program.path("report.json")).unwrap()).unwrap();

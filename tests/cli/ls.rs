@@ -12,9 +12,9 @@ use crate::program::{Program, Run};
 fn a_line_is_a_sample() {
     let program = Program::new();
     program.write("a.tar", &samples(2));
-    let run = program.run(&["ls", "a.tar"]).is_quiet();
+    let run = program.run(&["ls", "a.tar"]).ends_quietly();
     assert_eq!(run.lines(), ["000000  jpg 700  cls 1", "000001  jpg 700  cls 1"]);
-    let run = program.run(&["ls", "-l", "a.tar"]).is_quiet();
+    let run = program.run(&["ls", "-l", "a.tar"]).ends_quietly();
     assert_eq!(run.lines()[1], "a.tar  000001  jpg 700 @3072  cls 1 @4608");
 }
 
@@ -22,7 +22,7 @@ fn a_line_is_a_sample() {
 fn json_lines_have_exactly_three_keys() {
     let program = Program::new();
     program.write("a.tar", &samples(2));
-    let run = program.run(&["ls", "--json", "a.tar"]).is_quiet();
+    let run = program.run(&["ls", "--json", "a.tar"]).ends_quietly();
     let expected = json!({
         "shard": "a.tar",
         "key": "000000",
@@ -91,7 +91,7 @@ fn a_field_given_twice_is_bad() {
 fn a_key_cannot_move_the_cursor() {
     let program = Program::new();
     program.write("a.tar", &archive(&[("a\u{1b}[2J.cls", b"7")]));
-    let run = program.run(&["ls", "a.tar"]).is_quiet();
+    let run = program.run(&["ls", "a.tar"]).ends_quietly();
     assert_eq!(run.lines(), ["a\\u{1b}[2J  cls 1"]);
 }
 
@@ -103,7 +103,7 @@ fn a_closed_pipe_ends_quietly() {
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 10]).unwrap();
     drop(stdout);
-    Run::of(child.wait_with_output().unwrap()).is_quiet();
+    Run::of(child.wait_with_output().unwrap()).ends_quietly();
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn a_hundred_shards_need_few_open_files() {
         program.write(&format!("shards/{n:03}.tar"), &samples(1));
     }
     let run = program.command_after("ulimit -n 64", &["ls", "shards/{000..099}.tar"]);
-    let run = { run }.output().map(Run::of).unwrap().is_quiet();
+    let run = { run }.output().map(Run::of).unwrap().ends_quietly();
     assert_eq!(run.lines().len(), 100);
-    let folder = program.run(&["ls", "--io", "read", "shards"]).is_quiet();
+    let folder = program.run(&["ls", "--io", "read", "shards"]).ends_quietly();
     assert_eq!(folder.stdout, run.stdout);
 }

@@ -9,4 +9,6 @@ mod index;
 mod cat;
 mod doctor;
 mod bench_decode;
+mod bench_loader;
+mod demo;
 mod usage;

@@ -77,7 +77,7 @@ impl Run {
 
     /// Expects a success without a word on standard error.
     #[track_caller]
-    pub(crate) fn is_quiet(self) -> Self {
+    pub(crate) fn ends_quietly(self) -> Self {
         let run = self.ends_with(0);
         assert_eq!(run.stderr, "");
         run
@@ -110,4 +110,18 @@ pub(crate) fn assert_document(document: &Value) {
     let machine = &document["machine"];
     assert!(machine["cpu"].is_string() && machine["kernel"].is_string(), "{machine}");
     assert!(machine["cores"].as_u64() >= Some(1) && machine["memory_bytes"].is_u64(), "{machine}");
+}
+
+/// Expects a row for each stage of a loader.
+#[track_caller]
+pub(crate) fn assert_stages(document: &Value) {
+    let stages = document["stages"].as_object().unwrap();
+    assert_eq!(stages.len(), 6);
+    for name in ["read", "decode", "transform", "batch", "copy", "wait"] {
+        let stage = &stages[name];
+        assert!(stage["items"].is_u64() && stage["failures"].is_u64(), "{name}: {stage}");
+        for share in ["busy_share", "wait_share"] {
+            assert!((0.0..=1.0).contains(&stage[share].as_f64().unwrap()), "{name}: {stage}");
+        }
+    }
 }

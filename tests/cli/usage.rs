@@ -21,6 +21,8 @@ fn wrong_usage_is_exit_code_2() {
         &["bench"],
         &["bench", "decode", "--seconds", "0"],
         &["bench", "decode", "--dir", "a", "--shards", "b"],
+        &["bench", "loader", "--batch-size", "0"],
+        &["demo", "--shards", "a.tar", "--samples", "3"],
     ] {
         let run = program.run(args).ends_with(2);
         assert!(run.stdout.is_empty() && !run.stderr.is_empty(), "{args:?}");
@@ -30,12 +32,12 @@ fn wrong_usage_is_exit_code_2() {
 #[test]
 fn help_and_version_are_data() {
     let program = Program::new();
-    let version = program.run(&["--version"]).is_quiet();
+    let version = program.run(&["--version"]).ends_quietly();
     assert_eq!(version.text(), format!("brimful {}\n", env!("CARGO_PKG_VERSION")));
     for args in
         [&["--help"] as &[&str], &["ls", "--help"], &["index", "-h"], &["cat", "-h"], &["bench", "decode", "-h"]]
     {
-        let help = program.run(args).is_quiet();
+        let help = program.run(args).ends_quietly();
         assert!(help.text().contains("Examples:") && !help.text().contains('\u{1b}'), "{args:?}");
     }
 }
