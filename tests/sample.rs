@@ -126,6 +126,9 @@ fn corpus() -> Option<PathBuf> {
     ancestors.map(|folder| folder.join("shared/corpus")).find(|folder| folder.is_dir())
 }
 
+/// What Python misreads: under GNU's magic the times in the prefix field are no part of the name.
+const MISREAD_BY_PYTHON: &[&str] = &["wds/names-grouping/syn-gnu-prefix-ignored.tar"];
+
 /// Every well-formed archive of the collection groups as Python's webdataset grouped it when the collection was made.
 #[test]
 fn the_corpus_groups_as_recorded() {
@@ -136,6 +139,7 @@ fn the_corpus_groups_as_recorded() {
     let grouping = Grouping { keep_appledouble: true, ..Grouping::default() };
     let expected = std::fs::read_to_string(corpus.join("expected.jsonl")).unwrap();
     let mut compared = 0;
+    let mut different = Vec::new();
     for line in expected.lines() {
         let case: serde_json::Value = serde_json::from_str(line).unwrap();
         let path = case["path"].as_str().unwrap();
@@ -163,9 +167,12 @@ fn the_corpus_groups_as_recorded() {
             .collect();
         let recorded: Vec<(String, BTreeMap<String, usize>)> =
             serde_json::from_value(case["wds_samples"].clone()).unwrap();
-        assert_eq!(got, recorded, "{path}");
+        if got != recorded {
+            different.push(path.to_owned());
+        }
         compared += 1;
     }
+    assert_eq!(different, MISREAD_BY_PYTHON);
     assert!(compared >= 20, "only {compared} archives were compared");
 }
 
