@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | test.
+# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | demo | test.
 # What is there already, or in the system's Python, is used; only the rest is downloaded.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
-purpose=${1:?lint or test}
+purpose=${1:?lint, demo or test}
 python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
@@ -40,6 +40,13 @@ case $purpose in
 lint)
     [ -z "$(missing_modules ruff)" ] || { say "downloading ruff: about 11 MB"; install 'ruff==0.17.6'; }
     ;;
+demo)
+    small=$(missing_modules maturin numpy)
+    if [ -n "$small" ]; then
+        say "downloading $small: about 30 MB"
+        install $small
+    fi
+    ;;
 test)
     # torchvision comes with the torch it is made for, never beside another one; tests that need it are left out then.
     if [ -n "$(missing_modules torch)" ]; then
@@ -52,5 +59,5 @@ test)
         install ${small/PIL/pillow}
     fi
     ;;
-*) fail "no such purpose: $purpose" "setup-python.sh lint | test" ;;
+*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test" ;;
 esac
