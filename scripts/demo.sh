@@ -6,7 +6,5 @@ set -euo pipefail
 fetch_crates
 scripts/setup-python.sh demo
 venv=$(cd "${VENV:-.venv}" && pwd)
-[ -x "${CARGO_TARGET_DIR:-target}/release/lib_native.so" ] || say "building: about four minutes the first time"
-case $FEATURES in *turbo*) native=(--features turbo) ;; *) native=() ;; esac
-VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --release --locked --quiet --skip-install "${native[@]+"${native[@]}"}"
+build_extension "$venv" --release
 PYTHONPATH=bindings/python exec "$venv/bin/python" -m brimful demo "$@"

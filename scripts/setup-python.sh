@@ -41,11 +41,7 @@ lint)
     [ -z "$(missing_modules ruff)" ] || { say "downloading ruff: about 11 MB"; install 'ruff==0.17.6'; }
     ;;
 demo)
-    small=$(missing_modules maturin numpy)
-    if [ -n "$small" ]; then
-        say "downloading $small: about 30 MB"
-        install $small
-    fi
+    [ -z "$(missing_modules numpy)" ] || { say "downloading numpy: about 17 MB"; install numpy; }
     ;;
 test)
     # torchvision comes with the torch it is made for, never beside another one; tests that need it are left out then.
@@ -53,9 +49,9 @@ test)
         say "downloading torch, which brings its CUDA libraries: about 5 GB, once"
         install torch torchvision
     fi
-    small=$(missing_modules maturin numpy pytest PIL)
+    small=$(missing_modules numpy pytest PIL)
     if [ -n "$small" ]; then
-        say "downloading $small: about 50 MB"
+        say "downloading $small: about 25 MB"
         install ${small/PIL/pillow}
     fi
     ;;
