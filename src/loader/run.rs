@@ -23,6 +23,12 @@ const JOBS_PER_THREAD: usize = 8;
 /// Samples ahead of its own reading whose bytes a reader asks storage for.
 const READ_AHEAD: usize = 32;
 
+/// A read that takes longer than this waited for storage: bytes in memory are mapped in a fraction of it.
+const READ_IS_COLD: Duration = Duration::from_micros(200);
+
+/// Samples for which a reader goes on asking ahead after a read that waited for storage.
+const READS_AFTER_COLD: u32 = 256;
+
 /// How many threads of each kind a run has, and how many batches are in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Threads {
@@ -113,6 +119,7 @@ impl Run {
                 stopped: stopped.clone(),
                 output: finished.clone(),
                 checked: HashMap::new(),
+                cold: READS_AFTER_COLD,
             };
             let ended = ended.clone();
             let spawned = std::thread::Builder::new().name(format!("brimful-read-{n}")).spawn(move || {
@@ -210,6 +217,8 @@ struct Reader {
     output: Sender<Output>,
     /// For each shard, the batch for which its file was last looked at.
     checked: HashMap<usize, u64>,
+    /// Samples for which storage is still asked ahead; where all bytes are in memory that would be a call for nothing.
+    cold: u32,
 }
 
 impl Reader {
@@ -244,7 +253,9 @@ impl Reader {
                 let batch = assembly.sequence;
                 let checked = &mut self.checked;
                 let sample = self.pipeline.dataset.read(ordinal, |shard| checked.insert(shard, batch) != Some(batch));
-                self.pipeline.counters.busy(super::Stage::Read, started.elapsed(), 1);
+                let took = started.elapsed();
+                self.cold = if took > READ_IS_COLD { READS_AFTER_COLD } else { self.cold.saturating_sub(1) };
+                self.pipeline.counters.busy(super::Stage::Read, took, 1);
                 sample
             }
         };
@@ -263,7 +274,7 @@ impl Reader {
     }
 
     fn read_ahead(&self, plan: Option<&EpochPlan>, position: usize) {
-        let Some(plan) = plan else { return };
+        let Some(plan) = plan.filter(|_| self.cold > 0) else { return };
         let first = if position == 0 { 0 } else { position + READ_AHEAD };
         for ahead in first..=(position + READ_AHEAD).min(plan.len().saturating_sub(1)) {
             self.pipeline.dataset.prefetch(plan.at(ahead));
