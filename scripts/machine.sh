@@ -38,3 +38,20 @@ fetch_crates() {
     say "downloading about 30 MB of crates from crates.io"
     cargo fetch --locked --quiet
 }
+
+# Builds brimful._native beside the package's Python sources: build_extension VENV [--release].
+# cargo alone is enough for that, so a demo needs no maturin; wheels are maturin's.
+build_extension() {
+    local venv=$1 profile=debug target
+    [ "${2:-}" != --release ] || profile=release
+    target=$(cargo metadata --locked --offline --format-version 1 --no-deps |
+        "$venv/bin/python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+    if [ "$profile" = release ] && [ ! -e "$target/release/lib_native.so" ]; then
+        say "building: three to six minutes the first time"
+    fi
+    local features=()
+    case $FEATURES in *turbo*) features=(--features turbo) ;; esac
+    PYO3_BUILD_EXTENSION_MODULE=1 PYO3_PYTHON=$venv/bin/python \
+        cargo build --locked --quiet --package brimful-python "${features[@]+"${features[@]}"}" ${2:-}
+    install -m 755 "$target/$profile/lib_native.so" bindings/python/brimful/_native.abi3.so
+}

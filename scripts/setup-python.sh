@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | test.
+# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | demo | test.
 # What is there already, or in the system's Python, is used; only the rest is downloaded.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
-purpose=${1:?lint or test}
+purpose=${1:?lint, demo or test}
 python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
@@ -40,17 +40,20 @@ case $purpose in
 lint)
     [ -z "$(missing_modules ruff)" ] || { say "downloading ruff: about 11 MB"; install 'ruff==0.17.6'; }
     ;;
+demo)
+    [ -z "$(missing_modules numpy)" ] || { say "downloading numpy: about 17 MB"; install numpy; }
+    ;;
 test)
     # torchvision comes with the torch it is made for, never beside another one; tests that need it are left out then.
     if [ -n "$(missing_modules torch)" ]; then
         say "downloading torch, which brings its CUDA libraries: about 5 GB, once"
         install torch torchvision
     fi
-    small=$(missing_modules maturin numpy pytest PIL)
+    small=$(missing_modules numpy pytest PIL)
     if [ -n "$small" ]; then
-        say "downloading $small: about 50 MB"
+        say "downloading $small: about 25 MB"
         install ${small/PIL/pillow}
     fi
     ;;
-*) fail "no such purpose: $purpose" "setup-python.sh lint | test" ;;
+*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test" ;;
 esac

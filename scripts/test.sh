@@ -30,10 +30,8 @@ run documentation '^test result' cargo test "${features[@]}" --doc
 
 scripts/setup-python.sh test
 venv=$(cd "${VENV:-.venv}" && pwd)
-# The extension is built in the same profile and folder as the tests above, so that its crates are built already.
-case $FEATURES in *turbo*) native=(--features turbo) ;; *) native=() ;; esac
 say "== building the Python extension"
-VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --locked --quiet --skip-install "${native[@]+"${native[@]}"}"
+build_extension "$venv"
 run python '(passed|failed|error).* in ' env PYTHONPATH=bindings/python "$venv/bin/python" -m pytest -q bindings/python/tests
 
 say "== every test passed"

@@ -20,14 +20,8 @@ pub(crate) enum Output {
     Batch(Finished),
     /// The epoch before this place in the sequence is over.
     EpochEnd { sequence: u64 },
-}
-
-impl Output {
-    pub(crate) fn sequence(&self) -> u64 {
-        match self {
-            Self::Batch(Finished { sequence, .. }) | Self::EpochEnd { sequence } => *sequence,
-        }
-    }
+    /// The run cannot go on, whatever its place in the sequence.
+    Failed(crate::Error),
 }
 
 /// One sample's place: where it goes and how its bytes are got.

@@ -13,7 +13,7 @@ use super::Batch;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
 use super::stats::Counters;
-use super::worker::{Intake, Job, Worker};
+use super::worker::{Intake, Job, Worker, unpanicked};
 use crate::sample::EpochPlan;
 use crate::{Error, ErrorKind, Result};
 
@@ -22,6 +22,12 @@ const JOBS_PER_THREAD: usize = 8;
 
 /// Samples ahead of its own reading whose bytes a reader asks storage for.
 const READ_AHEAD: usize = 32;
+
+/// A read that takes longer than this waited for storage: bytes in memory are mapped in a fraction of it.
+const READ_IS_COLD: Duration = Duration::from_micros(200);
+
+/// Samples for which a reader goes on asking ahead after a read that waited for storage.
+const READS_AFTER_COLD: u32 = 256;
 
 /// How many threads of each kind a run has, and how many batches are in flight.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +80,9 @@ impl Run {
         let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(READ_AHEAD));
         let planner =
             Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, position)?;
+        let workers: Vec<Worker> = (0..threads.decode)
+            .map(|_| Worker::new(Arc::clone(&pipeline), Intake::Queue(jobs.clone()), finished.clone()))
+            .collect::<Result<_>>()?;
         let ended = WaitGroup::new();
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.decode)
@@ -94,12 +103,12 @@ impl Run {
             epoch,
             position,
         };
-        for _ in 0..threads.decode {
-            let worker = Worker::new(Arc::clone(&pipeline), Intake::Queue(jobs.clone()), finished.clone())?;
-            let ended = ended.clone();
+        for worker in workers {
+            let (ended, failed) = (ended.clone(), finished.clone());
             pool.spawn(move || {
-                // The options were checked when the loader was built, so a decoder can always be made.
-                let _ = worker.run();
+                if let Err(error) = worker.run() {
+                    let _ = failed.send(Output::Failed(error));
+                }
                 drop(ended);
             });
         }
@@ -113,13 +122,23 @@ impl Run {
                 stopped: stopped.clone(),
                 output: finished.clone(),
                 checked: HashMap::new(),
+                cold: READS_AFTER_COLD,
             };
-            let ended = ended.clone();
+            let (over, failed) = (ended.clone(), finished.clone());
             let spawned = std::thread::Builder::new().name(format!("brimful-read-{n}")).spawn(move || {
-                reader.run();
-                drop(ended);
+                if let Err(error) = unpanicked(|| reader.run()) {
+                    let _ = failed.send(Output::Failed(error));
+                }
+                drop(over);
             });
-            run.readers.push(spawned.map_err(|error| Error::io("cannot start a reader thread", error))?);
+            match spawned {
+                Ok(reader) => run.readers.push(reader),
+                Err(error) => {
+                    // Dropping the run waits for its threads, and they wait for jobs until nobody can send any.
+                    drop((queue, ended));
+                    return Err(Error::io("cannot start a reader thread", error));
+                }
+            }
         }
         Ok(run)
     }
@@ -140,17 +159,17 @@ impl Run {
                 break output;
             }
             match self.output.recv_deadline(deadline) {
-                Ok(output) => drop(self.early.insert(output.sequence(), output)),
+                Ok(Output::Failed(error)) => return Ok(Next::Batch(Err(error))),
+                Ok(Output::Batch(finished)) => drop(self.early.insert(finished.sequence, Output::Batch(finished))),
+                Ok(Output::EpochEnd { sequence }) => drop(self.early.insert(sequence, Output::EpochEnd { sequence })),
                 Err(RecvTimeoutError::Timeout) => return Ok(Next::Pending),
-                Err(RecvTimeoutError::Disconnected) => match self.early.pop_first() {
-                    // The threads are gone: what is left is the error that ended them.
-                    Some((_, output)) => break output,
-                    None => return Ok(Next::EpochEnd),
-                },
+                // Only an epoch without a single batch ends the threads by itself.
+                Err(RecvTimeoutError::Disconnected) => return Ok(Next::EpochEnd),
             }
         };
         self.next += 1;
         Ok(match output {
+            Output::Failed(error) => Next::Batch(Err(error)),
             Output::EpochEnd { .. } => {
                 self.epoch += 1;
                 self.position = 0;
@@ -210,6 +229,8 @@ struct Reader {
     output: Sender<Output>,
     /// For each shard, the batch for which its file was last looked at.
     checked: HashMap<usize, u64>,
+    /// Samples for which storage is still asked ahead; where all bytes are in memory that would be a call for nothing.
+    cold: u32,
 }
 
 impl Reader {
@@ -219,9 +240,7 @@ impl Reader {
             match task {
                 None => return,
                 Some(Err(error)) => {
-                    // No batch can hold this error: it takes the place of the next one, and the run is over.
-                    let finished = super::assembly::Finished { sequence: u64::MAX, batch: Some(Err(error)) };
-                    let _ = self.output.send(Output::Batch(finished));
+                    let _ = self.output.send(Output::Failed(error));
                     return;
                 }
                 Some(Ok(task)) => {
@@ -244,7 +263,9 @@ impl Reader {
                 let batch = assembly.sequence;
                 let checked = &mut self.checked;
                 let sample = self.pipeline.dataset.read(ordinal, |shard| checked.insert(shard, batch) != Some(batch));
-                self.pipeline.counters.busy(super::Stage::Read, started.elapsed(), 1);
+                let took = started.elapsed();
+                self.cold = if took > READ_IS_COLD { READS_AFTER_COLD } else { self.cold.saturating_sub(1) };
+                self.pipeline.counters.busy(super::Stage::Read, took, 1);
                 sample
             }
         };
@@ -263,7 +284,7 @@ impl Reader {
     }
 
     fn read_ahead(&self, plan: Option<&EpochPlan>, position: usize) {
-        let Some(plan) = plan else { return };
+        let Some(plan) = plan.filter(|_| self.cold > 0) else { return };
         let first = if position == 0 { 0 } else { position + READ_AHEAD };
         for ahead in first..=(position + READ_AHEAD).min(plan.len().saturating_sub(1)) {
             self.pipeline.dataset.prefetch(plan.at(ahead));

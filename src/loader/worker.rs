@@ -104,10 +104,13 @@ impl Worker {
     }
 
     /// Works until the jobs end or the run is stopped.
+    ///
+    /// # Errors
+    /// When no decoder can be made, and when something in here panicked: the rows in work are lost then, so the run
+    /// must end.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut decoder = ImageDecoder::new(self.pipeline.dataset.options().decode.clone())?;
-        decoder.run(&mut self);
-        Ok(())
+        unpanicked(|| decoder.run(&mut self))
     }
 
     fn take_job(&mut self) -> Option<Job> {
@@ -334,6 +337,14 @@ impl Jobs for Worker {
             self.conclude(held);
         }
     }
+}
+
+/// Runs `work`; a panic in it becomes an error, since one bad sample must not end a process that trains for days.
+pub(crate) fn unpanicked(work: impl FnOnce()) -> Result<()> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(|_| {
+        let error = Error::new(ErrorKind::Cancelled, "a thread of the loader failed inside");
+        error.with_hint("please report it, with the message that it printed")
+    })
 }
 
 /// Names shard, key, field and offset of the field that an error is about.

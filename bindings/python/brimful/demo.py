@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import platform
+import signal
 import sys
-import tarfile
-import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +20,14 @@ from .progress import ProgressLine
 
 _SHARDS = 4
 _EPOCHS = 2
-_LABELS = 10
 
 
 def main(argv: list[str]) -> int:
     """Runs the demo; returns the exit code: 0 done, 2 failed or wrong usage."""
     arguments = _parser().parse_args(argv)
     try:
-        with _shards(arguments) as pattern:
-            report = measure(pattern, arguments)
+        pattern = arguments.shards or make_photos(Path(arguments.dir), arguments.samples, arguments.seed)
+        report = measure(pattern, arguments)
         text = json.dumps(report, indent=2) if arguments.json else table(report)
         if arguments.out is None:
             print(text)
@@ -108,35 +102,17 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@contextmanager
-def _shards(arguments: argparse.Namespace) -> Iterator[str]:
-    if arguments.shards is not None:
-        yield arguments.shards
-        return
-    with tempfile.TemporaryDirectory(prefix="brimful-demo-") as folder:
-        write_photos(Path(folder), arguments.samples, arguments.seed)
-        yield str(Path(folder) / "*.tar")
-
-
-def write_photos(folder: Path, samples: int, seed: int) -> None:
-    """Fills `folder` with shards of generated photos and labels."""
+def make_photos(folder: Path, samples: int, seed: int) -> str:
+    """Shards of generated photos in `folder`, made on all cores or found there; returns a pattern of them."""
     line = ProgressLine("making photos")
-    photos = (seed + number for number in range(samples))
-    with ThreadPoolExecutor() as pool:
-        done = pool.map(_native.encode_photo, photos)
-        for shard in range(_SHARDS):
-            numbers = range(shard * samples // _SHARDS, (shard + 1) * samples // _SHARDS)
-            with tarfile.open(folder / f"demo-{shard:06d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-                for number in numbers:
-                    _add(tar, f"{number:06d}.jpg", next(done))
-                    _add(tar, f"{number:06d}.cls", str(number % _LABELS).encode())
-                    line(number + 1, samples)
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(data)
-    tar.addfile(member, io.BytesIO(data))
+    # Natively there is nobody to look at Python's flag: Ctrl-C ends the process itself.
+    former = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        shards = min(_SHARDS, samples)
+        paths = _native.make_demo_shards(folder, samples=samples, shards=shards, seed=seed, progress=line)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    return "::".join(str(path) for path in paths)
 
 
 def _write(path: Path, text: str) -> None:
@@ -153,9 +129,10 @@ def _parser() -> argparse.ArgumentParser:
         "and print images a second and the bottleneck.",
     )
     parser.add_argument("--shards", metavar="PATTERN", help="load these shards instead of making some")
-    parser.add_argument("--samples", type=_positive, default=512, help="photos to make (%(default)s)")
+    parser.add_argument("--dir", default="target/demo", help="where made shards are kept (%(default)s)")
+    parser.add_argument("--samples", type=_positive, default=3000, help="photos to make (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="what the photos derive from (%(default)s)")
-    parser.add_argument("--batch-size", type=_positive, default=64, help="images of a batch (%(default)s)")
+    parser.add_argument("--batch-size", type=_positive, default=128, help="images of a batch (%(default)s)")
     parser.add_argument("--image-size", type=_positive, default=224, help="height and width (%(default)s)")
     parser.add_argument("--threads", type=int, default=0, help="decode threads, 0 for all cores (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -6,7 +6,6 @@ use brimful::batch::{BufferPool, Dtype, HostTensor, PageableAllocator};
 use brimful::decode::{DecodeOptions, ImageDecoder};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
 
 use crate::dataset::{backend, color_mode};
 use crate::dlpack::Tensor;
@@ -25,12 +24,6 @@ pub(crate) fn decode_image(
     let options = DecodeOptions { mode: color_mode(mode)?, backend: backend(decoder)?, exif, ..Default::default() };
     let decoder = ImageDecoder::new(options).map_err(raise)?;
     py.detach(|| decode(decoder, &data)).map(Tensor::new).map_err(raise_of_image)
-}
-
-/// A generated photo as a JPEG file, another one for each seed.
-#[pyfunction]
-pub(crate) fn encode_photo(py: Python<'_>, seed: u64) -> Bound<'_, PyBytes> {
-    PyBytes::new(py, &py.detach(|| brimful::encode::encode_photo(seed)))
 }
 
 fn decode(mut decoder: ImageDecoder, data: &[u8]) -> brimful::Result<HostTensor> {

@@ -19,13 +19,13 @@ mod _native {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::command::cli_main;
+    use crate::command::{cli_main, make_demo_shards};
     #[pymodule_export]
     use crate::dataset::{Dataset, check_transform};
     #[pymodule_export]
     use crate::dlpack::Tensor;
     #[pymodule_export]
-    use crate::io::{decode_image, encode_photo};
+    use crate::io::decode_image;
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
 

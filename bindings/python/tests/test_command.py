@@ -17,7 +17,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_the_demo_makes_its_own_data(tmp_path, capsys):
-    assert main(["demo", "--samples", "24", "--batch-size", "8", "--image-size", "32", "--json"]) == 0
+    assert main(["demo", "--dir", str(tmp_path), "--samples", "24", "--batch-size", "8", "--image-size", "32", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [epoch["images"] for epoch in report["epochs"]] == [24, 24]
     assert report["images_per_s"] > 0
@@ -40,9 +40,13 @@ def test_the_demo_loads_shards_of_ones_own_and_writes_files(pattern, tmp_path, c
 def test_shards_of_the_demo_are_ordinary_shards(tmp_path):
     import brimful
 
-    demo.write_photos(tmp_path, 10, seed=1)
-    labels = list(brimful.ShardDataset(tmp_path, fields="cls"))
-    assert labels == list(range(10))
+    pattern = demo.make_photos(tmp_path / "made", 10, seed=1)
+    dataset = brimful.ShardDataset(pattern, fields=("jpg", "cls"))
+    assert len(dataset) == 10
+    assert all(0 <= label < 1000 for _, label in dataset)
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "made").iterdir())
+    assert demo.make_photos(tmp_path / "made", 10, seed=1) == pattern
+    assert before == sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "made").iterdir())
 
 
 def test_other_commands_run_natively():
