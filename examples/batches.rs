@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --features turbo --example batches -- 'train-{000000..000146}.tar'`
 
+#![expect(clippy::print_stdout, reason = "a program that tells what it found")]
+
 use brimful::batch::Column;
 use brimful::loader::{Dataset, DatasetOptions, Loader};
 use brimful::sample::Shuffle;
@@ -24,11 +26,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let batch = batch?;
         images += batch.len();
         if let (0, Column::Tensor(tensor)) = (batch.index, &batch.columns[0]) {
-            eprintln!("the first batch: {} {:?}", tensor.dtype, tensor.shape);
+            println!("the first batch: {} {:?}", tensor.dtype, tensor.shape);
         }
     }
     let stats = loader.stats();
     let rate = images as f64 / stats.wall.as_secs_f64();
-    eprintln!("{images} images, {rate:.0} a second, the bottleneck is {}", stats.bottleneck.as_str());
+    println!("{images} images, {rate:.0} a second, the bottleneck is {}", stats.bottleneck.as_str());
     Ok(())
 }

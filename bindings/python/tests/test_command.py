@@ -17,7 +17,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_the_demo_makes_its_own_data(tmp_path, capsys):
-    assert main(["demo", "--dir", str(tmp_path), "--samples", "24", "--batch-size", "8", "--image-size", "32", "--json"]) == 0
+    small = ["--dir", str(tmp_path), "--samples", "24", "--batch-size", "8", "--image-size", "32"]
+    assert main(["demo", *small, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [epoch["images"] for epoch in report["epochs"]] == [24, 24]
     assert report["images_per_s"] > 0
