@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::process::{self, ResidentMemory};
-use crate::Result;
-use crate::loader::{Loader, Stats};
+use crate::loader::{BadSample, Loader, Stats};
+use crate::{Error, ErrorKind, Result};
 
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +34,8 @@ pub(super) struct Taken {
     /// The time between the batches on both sides of an epoch's end, in mean times between batches of one epoch.
     pub(super) epoch_gap: Option<f64>,
     pub(super) memory: Option<ResidentMemory>,
+    /// Samples that were left out, each once.
+    pub(super) bad: Vec<BadSample>,
     pub(super) stats: Stats,
 }
 
@@ -53,6 +55,9 @@ impl Taken {
 }
 
 /// Takes batches until the end asked for; tells `progress` how many images came so far.
+///
+/// # Errors
+/// Those of the loader, and when not one image came.
 pub(super) fn take(loader: &Loader, until: Until, progress: &dyn Fn(u64)) -> Result<Taken> {
     let asked = Instant::now();
     let mut clock = Clock::default();
@@ -76,7 +81,12 @@ pub(super) fn take(loader: &Loader, until: Until, progress: &dyn Fn(u64)) -> Res
             break;
         }
     }
-    Ok(clock.taken(asked, epochs, memory, loader.stats()))
+    if clock.images == 0 {
+        let bad = loader.bad_samples().into_iter().next();
+        let reason = bad.map_or("there are none".into(), |bad| format!("the first one is bad: {}", bad.message));
+        return Err(Error::new(ErrorKind::Decode, format!("no image could be loaded: {reason}")));
+    }
+    Ok(clock.taken(asked, epochs, memory, loader))
 }
 
 /// Times of batches.
@@ -121,7 +131,7 @@ impl Clock {
         }
     }
 
-    fn taken(self, asked: Instant, epochs: u64, memory: Option<ResidentMemory>, stats: Stats) -> Taken {
+    fn taken(self, asked: Instant, epochs: u64, memory: Option<ResidentMemory>, loader: &Loader) -> Taken {
         let cpu_at = |moment: &Option<(Instant, Option<Duration>)>| moment.as_ref().and_then(|(_, cpu)| *cpu);
         let cpu = cpu_at(&self.last).zip(cpu_at(&self.first)).map(|(last, first)| last.saturating_sub(first));
         let mean = mean(&self.within).filter(|&mean| mean > 0.0);
@@ -134,7 +144,8 @@ impl Clock {
             cpu,
             epoch_gap: self::mean(&self.between).zip(mean).map(|(between, mean)| between / mean),
             memory,
-            stats,
+            bad: loader.bad_samples(),
+            stats: loader.stats(),
         }
     }
 }

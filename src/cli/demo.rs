@@ -20,7 +20,7 @@ use super::recipe;
 use super::shards;
 use super::stages::{Stages, advice};
 use crate::decode::Backend;
-use crate::loader::{Dataset, Loader};
+use crate::loader::{Dataset, ErrorBudget, Loader, OnError};
 use crate::sample::Shuffle;
 use crate::shard::{ShardList, ShardOptions};
 use crate::{Error, ErrorKind};
@@ -38,7 +38,7 @@ pub(super) fn run(args: &DemoArgs, output: &mut Output) -> anyhow::Result<Outcom
     let taken = load(&loader)?;
     let report = Report::new(&data, &loader, &taken);
     output.document(&args.document, &report, |output| report.print(output))?;
-    Ok(Outcome::Done)
+    Ok(Outcome::bad_if(shards::tell_bad_samples(&taken.bad)))
 }
 
 /// The shards that are loaded.
@@ -77,7 +77,12 @@ fn loader(list: &ShardList, batch_size: usize, threads: usize) -> crate::Result<
     if samples == 0 {
         return Err(Error::new(ErrorKind::NotFound, "the shards hold no samples"));
     }
-    Loader::builder(dataset).batch_size(batch_size.min(samples)).shuffle(Shuffle::Global).threads(threads).build()
+    Loader::builder(dataset)
+        .batch_size(batch_size.min(samples))
+        .shuffle(Shuffle::Global)
+        .threads(threads)
+        .on_error(OnError::Skip, ErrorBudget::Unlimited)
+        .build()
 }
 
 /// Two epochs, with a progress bar.

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use super::args::{Io, ReadArgs};
 use super::failure::{report, warn};
-use super::output::{bytes_text, count_text};
+use super::output::{bytes_text, count_text, printable};
+use crate::loader::BadSample;
 use crate::sample::{Duplicates, GroupReport, Grouping, SampleIndex, SampleIndexBuilder};
 use crate::shard::{Damage, IoMethod, ScanReport, Shard, ShardIndex, ShardList, ShardOptions};
 use crate::{Error, Result};
+
+/// Bad samples that are told one by one.
+const BAD_SAMPLES_SHOWN: usize = 5;
 
 /// The library's options for what was typed.
 pub(super) fn options(args: &ReadArgs) -> ShardOptions {
@@ -107,6 +111,17 @@ pub(super) fn tell_grouping(grouping: &GroupReport) -> bool {
         warn(&warning);
     }
     grouping.duplicate_fields > 0
+}
+
+/// Warns of samples that a loader left out; `true` if there are any.
+pub(super) fn tell_bad_samples(bad: &[BadSample]) -> bool {
+    for sample in bad.iter().take(BAD_SAMPLES_SHOWN) {
+        warn(&format!("left out: {}", printable(&sample.message)));
+    }
+    if bad.len() > BAD_SAMPLES_SHOWN {
+        warn(&format!("left out: {} more", count_text((bad.len() - BAD_SAMPLES_SHOWN) as u64)));
+    }
+    !bad.is_empty()
 }
 
 /// Whether the first sample of the first shard has a field; `false` where there is no sample.

@@ -35,11 +35,15 @@ fn it_loads_given_shards_without_labels_too() {
 }
 
 #[test]
-fn a_damaged_image_is_a_failure_that_names_its_place() {
+fn a_damaged_image_is_left_out_and_told_with_its_place() {
     let program = Program::new();
     let photo = brimful::encode::encode_photo(1);
     program.write("a.tar", &archive(&[("0.jpg", &photo), ("1.jpg", &photo[..photo.len() / 2])]));
-    let run = program.run(&["demo", "--shards", "a.tar"]).ends_with(2);
-    run.tells_error("a.tar: sample '1'");
+    let run = program.run(&["demo", "--json", "--shards", "a.tar"]).ends_with(1);
+    assert_eq!(run.json()["images"], 2);
+    assert!(run.stderr.starts_with("warning: left out: a.tar: sample '1'"), "{}", run.stderr);
+    program.write("bad.tar", &archive(&[("1.jpg", &photo[..photo.len() / 2])]));
+    let run = program.run(&["demo", "--shards", "bad.tar"]).ends_with(2);
+    run.tells_error("no image could be loaded: the first one is bad: bad.tar: sample '1'");
     assert!(run.stdout.is_empty());
 }

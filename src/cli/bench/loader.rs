@@ -15,11 +15,12 @@ use crate::cli::failure::{Outcome, note};
 use crate::cli::folders;
 use crate::cli::machine::cores_available;
 use crate::cli::output::{Output, bytes_text, count_text, rate_text};
+use crate::cli::process::ResidentMemory;
 use crate::cli::progress::Progress;
 use crate::cli::stages::{Stages, advice};
 use crate::cli::{demo, recipe, shards};
 use crate::decode::Backend;
-use crate::loader::{Dataset, Loader};
+use crate::loader::{Dataset, ErrorBudget, Loader, OnError};
 use crate::sample::Shuffle;
 use crate::shard::{ShardList, ShardOptions};
 use crate::{Error, ErrorKind};
@@ -31,12 +32,12 @@ pub(super) fn run(args: &LoaderBenchArgs, output: &mut Output) -> anyhow::Result
     let threads = args.threads.unwrap_or_else(cores_available);
     let (list, folder) = data(args, threads)?;
     let dataset = open(&list, args)?;
-    let ceiling = Ceiling::prepare(&dataset, SEED)?;
-    let rounds = measure(&dataset, &ceiling, threads, args)?;
-    let last = rounds.last().ok_or_else(|| Error::new(ErrorKind::InvalidOption, "no round was asked for"))?;
-    let report = Report::new(&rounds, &last.loader, &dataset, &ceiling, folder, args.batch_size, threads);
+    let bench =
+        Bench { dataset, threads, batch_size: args.batch_size, runs: args.runs, until: until(args), time: time(args) };
+    let measured = bench.measure()?;
+    let report = Report::new(&bench, &measured, folder);
     output.document(&args.document, &report, |output| report.print(output))?;
-    Ok(Outcome::Done)
+    Ok(Outcome::bad_if(shards::tell_bad_samples(&measured.first.bad)))
 }
 
 /// The shards asked for; otherwise a data set of generated photos in the cache folder, which stays there.
@@ -69,6 +70,35 @@ fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<Dataset> {
     Ok(dataset)
 }
 
+/// How long each run of the loader lasts.
+fn until(args: &LoaderBenchArgs) -> Until {
+    args.epochs.map_or(Until::Elapsed(time(args)), |epochs| Until::Epochs(epochs as u64))
+}
+
+fn time(args: &LoaderBenchArgs) -> Duration {
+    Duration::from_secs_f64(args.seconds)
+}
+
+/// What is measured, and how often.
+struct Bench {
+    dataset: Dataset,
+    threads: usize,
+    batch_size: usize,
+    runs: usize,
+    until: Until,
+    time: Duration,
+}
+
+/// All that came out.
+struct Measured {
+    /// A run of the loader before anything else, which warms caches up. Its rate does not count, but its memory does:
+    /// later the files of the ceiling are mapped as well.
+    first: Taken,
+    rounds: Vec<Round>,
+    /// Bytes of an image file on average.
+    bytes_mean: u64,
+}
+
 /// One round: the loader, then its threads without it, then one thread without it.
 struct Round {
     loader: Taken,
@@ -76,34 +106,43 @@ struct Round {
     one_thread: f64,
 }
 
-fn measure(dataset: &Dataset, ceiling: &Ceiling, threads: usize, args: &LoaderBenchArgs) -> crate::Result<Vec<Round>> {
-    let time = Duration::from_secs_f64(args.seconds);
-    let until = args.epochs.map_or(Until::Elapsed(time), |epochs| Until::Epochs(epochs as u64));
-    let steps = (args.runs + 1) * 3;
-    let progress = Progress::new("measuring", steps);
-    let round = |number: usize, until: Until, time: Duration| -> crate::Result<Round> {
-        let step = |done: usize| progress.set(number * 3 + done, steps);
-        let loader = Loader::builder(dataset.clone())
-            .batch_size(args.batch_size)
+impl Bench {
+    fn measure(&self) -> crate::Result<Measured> {
+        let steps = 1 + self.runs * 3;
+        let progress = Progress::new("measuring", steps);
+        let mut done = 0;
+        let mut step = || {
+            done += 1;
+            progress.set(done, steps);
+        };
+        let first = self.load()?;
+        step();
+        let ceiling = Ceiling::prepare(&self.dataset, SEED)?;
+        let mut rounds = Vec::with_capacity(self.runs);
+        for _ in 0..self.runs {
+            let loader = self.load()?;
+            step();
+            let no_loader = ceiling.images_per_s(self.threads, self.time)?;
+            step();
+            let one_thread = if self.threads == 1 { no_loader } else { ceiling.images_per_s(1, self.time)? };
+            step();
+            rounds.push(Round { loader, no_loader, one_thread });
+        }
+        Ok(Measured { first, rounds, bytes_mean: ceiling.bytes_mean() })
+    }
+
+    /// One run of the loader. Its threads end with it: nothing runs beside what is measured next.
+    fn load(&self) -> crate::Result<Taken> {
+        let loader = Loader::builder(self.dataset.clone())
+            .batch_size(self.batch_size)
             .drop_last(true)
             .shuffle(Shuffle::Global)
             .seed(SEED)
-            .threads(threads)
+            .threads(self.threads)
+            .on_error(OnError::Skip, ErrorBudget::Unlimited)
             .build()?;
-        let taken = consumer::take(&loader, until, &|_| step(0))?;
-        // Its threads end here: nothing runs beside what is measured next.
-        drop(loader);
-        step(1);
-        let no_loader = ceiling.images_per_s(threads, time)?;
-        step(2);
-        let one_thread = if threads == 1 { no_loader } else { ceiling.images_per_s(1, time)? };
-        step(3);
-        Ok(Round { loader: taken, no_loader, one_thread })
-    };
-    // A short round warms caches and clocks up and is forgotten.
-    let short = time.min(Duration::from_millis(500));
-    round(0, Until::Elapsed(short), short)?;
-    (1..=args.runs).map(|number| round(number, until, time)).collect()
+        consumer::take(&loader, self.until, &|_| {})
+    }
 }
 
 /// The document, without what all documents have.
@@ -150,15 +189,10 @@ struct Data {
 }
 
 impl<'a> Report<'a> {
-    fn new(
-        rounds: &[Round],
-        last: &'a Taken,
-        dataset: &Dataset,
-        ceiling: &Ceiling,
-        folder: Option<PathBuf>,
-        batch_size: usize,
-        threads: usize,
-    ) -> Self {
+    fn new(bench: &Bench, measured: &'a Measured, folder: Option<PathBuf>) -> Self {
+        let Measured { first, rounds, bytes_mean } = measured;
+        let stats = &rounds.last().map_or(first, |round| &round.loader).stats;
+        let memory = |bytes: fn(&ResidentMemory) -> u64| first.memory.as_ref().map(|memory| bytes(memory) as f64 / 1e6);
         let spread = |value: &dyn Fn(&Round) -> f64| Spread::of(rounds.iter().map(value).collect());
         let median = |value: &dyn Fn(&Round) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(value).collect();
@@ -175,22 +209,22 @@ impl<'a> Report<'a> {
             images_per_s: spread.images_per_s.median,
             pipeline_efficiency: ratio(spread.images_per_s.median, spread.no_loader_images_per_s.median),
             time_to_first_batch_s: spread.time_to_first_batch_s.median,
-            rss_anon_mb: median(&|round| round.loader.memory.map(|memory| memory.anonymous_bytes as f64 / 1e6)),
-            rss_file_mb: median(&|round| round.loader.memory.map(|memory| memory.file_bytes as f64 / 1e6)),
-            bottleneck: last.stats.bottleneck.as_str(),
-            advice: advice(last.stats.bottleneck),
-            stages: Stages(&last.stats),
+            rss_anon_mb: memory(|memory| memory.anonymous_bytes),
+            rss_file_mb: memory(|memory| memory.file_bytes),
+            bottleneck: stats.bottleneck.as_str(),
+            advice: advice(stats.bottleneck),
+            stages: Stages(stats),
             no_loader_images_per_s: spread.no_loader_images_per_s.median,
             one_thread_images_per_s: spread.one_thread_images_per_s.median,
             epoch_gap_batches: median(&|round| round.loader.epoch_gap),
             cpu_s_per_1000_images: median(&|round| round.loader.cpu_s_per_1000()),
-            threads,
-            batch_size,
+            threads: bench.threads,
+            batch_size: bench.batch_size,
             spread,
             data: Data {
-                shards: dataset.paths().len(),
-                samples: dataset.len().unwrap_or(0),
-                bytes_mean: ceiling.bytes_mean(),
+                shards: bench.dataset.paths().len(),
+                samples: bench.dataset.len().unwrap_or(0),
+                bytes_mean: *bytes_mean,
                 folder,
             },
         }
