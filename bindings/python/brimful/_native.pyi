@@ -119,5 +119,11 @@ def decode_image(data: bytes | bytearray, *, mode: str, decoder: str, exif: bool
 def check_transform(json: str) -> str: ...
 def cli_main(argv: Sequence[str]) -> int: ...
 def make_demo_shards(
-    folder: str | PathLike[str], *, samples: int, shards: int, seed: int, progress: Callable[[int, int], object]
+    dir: str | PathLike[str],
+    *,
+    samples: int,
+    shards: int,
+    seed: int,
+    threads: int,
+    progress: Callable[[int, int], object] | None,
 ) -> list[Path]: ...

@@ -79,7 +79,7 @@ class ShardDataset:
             "exif": exif,
             "decoder": decoder,
             "io": io,
-            "index_cache": _cache_folder(index_cache),
+            "index_cache": cache_folder(index_cache),
             "key_split": key_split,
             "duplicates": duplicates,
             "keep_appledouble": keep_appledouble,
@@ -220,7 +220,7 @@ class ShardDataset:
         """The same data set with other options, named as in the constructor."""
         options = {**self._options, **changes}
         if "index_cache" in changes:
-            options["index_cache"] = _cache_folder(changes["index_cache"])
+            options["index_cache"] = cache_folder(changes["index_cache"])
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _options=options, _shards=None, _fetcher=None)
         other._open()
@@ -236,7 +236,8 @@ class ShardDataset:
         return f"{type(self).__name__}({len(self.paths)} shards, {size}, fields={self.fields!r})"
 
 
-def _cache_folder(index_cache: bool | str | os.PathLike | None) -> str | None:
+def cache_folder(index_cache: bool | str | os.PathLike | None) -> str | None:
+    """The folder that the option means; True is one in the user's cache."""
     if index_cache is None or index_cache is False:
         return None
     if index_cache is not True:

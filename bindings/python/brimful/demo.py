@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import sys
 import time
 from pathlib import Path
@@ -20,99 +19,134 @@ from .progress import ProgressLine
 
 _SHARDS = 4
 _EPOCHS = 2
+# Bad images that are told one by one.
+_TOLD = 5
 
 
 def main(argv: list[str]) -> int:
-    """Runs the demo; returns the exit code: 0 done, 2 failed or wrong usage."""
+    """Runs the demo; returns the exit code: 0 done, 1 with bad images left out, 2 failed or wrong usage."""
     arguments = _parser().parse_args(argv)
     try:
-        pattern = arguments.shards or make_photos(Path(arguments.dir), arguments.samples, arguments.seed)
-        report = measure(pattern, arguments)
-        text = json.dumps(report, indent=2) if arguments.json else table(report)
-        if arguments.out is None:
-            print(text)
-        else:
-            _write(Path(arguments.out), text + "\n")
+        report = measure(_shards(arguments), arguments)
+        document = json.dumps(report, indent=2)
+        if arguments.out is not None:
+            _write(Path(arguments.out), document + "\n")
+        print(document if arguments.json else table(report))
     except (BrimfulError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 2
-    return 0
+    return 1 if report["bad_samples"] else 0
 
 
-def measure(pattern: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Loads two shuffled epochs and says how fast it went."""
-    size = arguments.image_size
+def measure(shards: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Loads two shuffled epochs and says how fast it went.
+
+    `images_per_s` leaves out the first batch, which waits for the threads to start.
+    """
     transform = transforms.Compose(
         [
-            transforms.RandomResizedCrop(size),
+            transforms.RandomResizedCrop(arguments.image_size),
             transforms.RandomHorizontalFlip(),
             transforms.ToTensor(),
             transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
         ]
     )
     # The label is left out: shards of any kind that hold images can be tried.
-    dataset = ShardDataset(pattern, fields="jpg;jpeg;png;webp", transform=transform)
-    options = {"batch_size": arguments.batch_size, "shuffle": True, "num_workers": arguments.threads}
+    dataset = ShardDataset(shards, fields="jpg;jpeg;png;webp", transform=transform)
+    samples = None if dataset.is_stream else len(dataset)
     if torch_is_there():
         from .dataloader import DataLoader as Chosen
     else:
         from .loader import Loader as Chosen
-    loader = Chosen(dataset, **options)
-    line = ProgressLine("loading")
-    epochs, seen, of = [], 0, _EPOCHS * (len(dataset) if not dataset.is_stream else 0)
+    batch_size = arguments.batch_size if samples is None else max(1, min(arguments.batch_size, samples))
+    loader = Chosen(dataset, batch_size=batch_size, shuffle=True, num_workers=arguments.threads, on_error="skip")
+    line = ProgressLine("loading images")
+    images, first_images, started = 0, 0, time.perf_counter()
+    first = last = started
     for _ in range(_EPOCHS):
-        started, images = time.perf_counter(), 0
         for batch in loader:
+            last = time.perf_counter()
             images += len(batch)
-            seen += len(batch)
-            line(seen, of)
-        seconds = time.perf_counter() - started
-        epochs.append({"images": images, "seconds": seconds, "images_per_s": images / seconds})
+            if first_images == 0:
+                first, first_images = last, len(batch)
+            line(images, _EPOCHS * samples if samples is not None else images + 1)
     stats = loader.stats()
+    bad = loader.bad_samples()
+    for sample in bad[:_TOLD]:
+        print(f"warning: left out: {sample['message']}", file=sys.stderr)
+    if len(bad) > _TOLD:
+        print(f"warning: {len(bad) - _TOLD} more bad images left out", file=sys.stderr)
+    steady = images > first_images
+    rate = (images - first_images) / (last - first) if steady else images / max(last - started, 1e-9)
     return {
         "version": __version__,
-        "machine": {"system": platform.platform(), "cpus": os.cpu_count(), "python": platform.python_version()},
+        "machine": _machine(),
         "loader": f"brimful.{Chosen.__name__}",
         "jpeg": _native.jpeg_backends[0],
-        "batch_size": arguments.batch_size,
-        "threads": stats["decode_threads"],
-        "images_per_s": sum(e["images"] for e in epochs) / sum(e["seconds"] for e in epochs),
-        "time_to_first_batch_s": stats["time_to_first_batch_s"],
+        "images_per_s": rate,
+        "time_to_first_batch_s": first - started,
         "bottleneck": stats["bottleneck"],
-        "epochs": epochs,
         "stages": stats["stages"],
+        "images": images,
+        "epochs": _EPOCHS,
+        "batch_size": batch_size,
+        "threads": stats["decode_threads"],
+        "shards": len(dataset.paths),
+        "bad_samples": len(bad),
     }
 
 
 def table(report: dict[str, Any]) -> str:
     """The report for people."""
     rows = [
-        ("loader", f"{report['loader']}, JPEG by {report['jpeg']}"),
-        ("images/s", f"{report['images_per_s']:,.0f} with {report['threads']} threads"),
-        ("first batch", f"{1000 * (report['time_to_first_batch_s'] or 0):.0f} ms"),
+        (
+            "loaded",
+            f"{report['images']} images in {report['epochs']} epochs, shuffled, batches of {report['batch_size']}",
+        ),
+        ("by", f"{report['loader']}, JPEG by {report['jpeg']}"),
+        ("images/s", f"{report['images_per_s']:,.0f} on {report['threads']} decode threads"),
+        ("first batch", f"{report['time_to_first_batch_s']:.3f} s"),
         ("bottleneck", report["bottleneck"]),
     ]
-    lines = [f"{name:<12} {value}" for name, value in rows]
-    lines += ["", f"{'stage':<12} {'items':>8} {'failures':>8} {'busy':>6} {'waits':>6}"]
+    lines = [f"{name:<12}{value}" for name, value in rows]
+    lines += ["", f"{'stage':<12}{'items':>8}{'failures':>10}{'busy':>8}{'waiting':>9}"]
     for name, stage in report["stages"].items():
-        counts = f"{stage['items']:>8} {stage['failures']:>8}"
-        lines.append(f"{name:<12} {counts} {stage['busy_share']:>6.0%} {stage['wait_share']:>6.0%}")
+        counts = f"{stage['items']:>8}{stage['failures']:>10}"
+        lines.append(f"{name:<12}{counts}{stage['busy_share']:>8.0%}{stage['wait_share']:>9.0%}")
     return "\n".join(lines)
 
 
-def make_photos(folder: Path, samples: int, seed: int) -> str:
-    """Shards of generated photos in `folder`, made on all cores or found there; returns a pattern of them."""
-    line = ProgressLine("making photos")
-    # Natively there is nobody to look at Python's flag: Ctrl-C ends the process itself.
-    former = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        shards = min(_SHARDS, samples)
-        paths = _native.make_demo_shards(folder, samples=samples, shards=shards, seed=seed, progress=line)
-    finally:
-        signal.signal(signal.SIGINT, former)
-    return "::".join(str(path) for path in paths)
+def _shards(arguments: argparse.Namespace) -> list[str]:
+    if arguments.shards is not None:
+        return [arguments.shards]
+    paths = _native.make_demo_shards(
+        arguments.dir,
+        samples=arguments.samples,
+        shards=min(_SHARDS, arguments.samples),
+        seed=arguments.seed,
+        threads=arguments.threads or _cores(),
+        progress=ProgressLine("making photos"),
+    )
+    return [os.fspath(path) for path in paths]
+
+
+def _machine() -> dict[str, Any]:
+    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0
+    return {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "cores_available": _cores(),
+        "kernel": platform.release(),
+        "memory_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
+        "python": platform.python_version(),
+    }
+
+
+def _cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _write(path: Path, text: str) -> None:
@@ -129,14 +163,16 @@ def _parser() -> argparse.ArgumentParser:
         "and print images a second and the bottleneck.",
     )
     parser.add_argument("--shards", metavar="PATTERN", help="load these shards instead of making some")
-    parser.add_argument("--dir", default="target/demo", help="where made shards are kept (%(default)s)")
-    parser.add_argument("--samples", type=_positive, default=3000, help="photos to make (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="what the photos derive from (%(default)s)")
-    parser.add_argument("--batch-size", type=_positive, default=128, help="images of a batch (%(default)s)")
-    parser.add_argument("--image-size", type=_positive, default=224, help="height and width (%(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="decode threads, 0 for all cores (%(default)s)")
+    parser.add_argument("--samples", metavar="N", type=_positive, default=3000, help="photos to make (%(default)s)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="what the photos derive from (%(default)s)")
+    parser.add_argument("--dir", metavar="FOLDER", default="target/demo", help="where they are kept (%(default)s)")
+    parser.add_argument(
+        "--batch-size", metavar="N", type=_positive, default=256, help="images of a batch (%(default)s)"
+    )
+    parser.add_argument("--image-size", metavar="N", type=_positive, default=224, help="height and width (%(default)s)")
+    parser.add_argument("--threads", metavar="N", type=_positive, default=0, help="decode threads (all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--out", metavar="FILE", help="write to a file instead of printing")
+    parser.add_argument("--out", metavar="FILE", help="write the JSON document to FILE as well")
     return parser
 
 

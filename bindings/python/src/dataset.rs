@@ -2,19 +2,16 @@
 //! defaults of its own; `brimful.ShardDataset` passes every option.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
 
 use brimful::decode::{Backend, ColorMode, DecodeOptions, Truncated};
 use brimful::loader::{Access, Dataset as Shards, DatasetOptions};
 use brimful::sample::{Duplicates, Grouping, KeySplit};
 use brimful::shard::{Damage, IoMethod, ShardList, ShardOptions};
 use brimful::transform::Compose;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::error::{choice, raise};
-use crate::loader::SIGNAL_INTERVAL;
+use crate::waiting::{interruptible, report};
 
 /// The shards of a data set, their index, and what is wanted of their samples.
 #[pyclass(frozen, module = "brimful._native")]
@@ -141,33 +138,4 @@ pub(crate) fn backend(decoder: &str) -> PyResult<Backend> {
     let backends =
         [("auto", Backend::Auto), ("cpu", Backend::Auto), ("turbo", Backend::Turbo), ("zune", Backend::Zune)];
     choice("decoder", decoder, &backends)
-}
-
-fn report(progress: Option<&Py<PyAny>>, done: usize, of: usize) {
-    let Some(progress) = progress else { return };
-    Python::attach(|py| {
-        if let Err(error) = progress.call1(py, (done, of)) {
-            error.write_unraisable(py, None);
-        }
-    });
-}
-
-/// Runs `work` on a thread of its own while this one looks for signals: a Ctrl-C raises at once, and the work ends
-/// unheard.
-fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
-    let (sender, receiver) = channel();
-    // Only for the borrow: a channel's receiver cannot be shared with the closure that waits without the interpreter.
-    let receiver = Mutex::new(receiver);
-    std::thread::Builder::new().name("brimful-open".to_owned()).spawn(move || {
-        let _ = sender.send(work());
-    })?;
-    loop {
-        match py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(SIGNAL_INTERVAL)) {
-            Ok(done) => return Ok(done),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("the thread that opened the data set ended without a result"));
-            }
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //! it is what users import, and the library is where decisions are made.
 
 mod error;
+mod waiting;
 #[expect(unsafe_code, reason = "hands host memory to Python through DLPack")]
 mod dlpack;
 mod batch;

@@ -15,9 +15,7 @@ use pyo3::types::PyDict;
 use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::error::{choice, raise};
-
-/// How long a wait goes on before signals are looked at: a Ctrl-C is answered within this time.
-pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+use crate::waiting::SIGNAL_INTERVAL;
 
 /// Samples of one data set in batches, epoch after epoch.
 #[pyclass(frozen, module = "brimful._native")]

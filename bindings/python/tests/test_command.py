@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+import brimful
 from brimful import demo
 from brimful.__main__ import main
+from conftest import sample, write_shard
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -17,37 +19,33 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_the_demo_makes_its_own_data(tmp_path, capsys):
-    small = ["--dir", str(tmp_path), "--samples", "24", "--batch-size", "8", "--image-size", "32"]
-    assert main(["demo", *small, "--json"]) == 0
+    arguments = ["demo", "--samples", "24", "--batch-size", "8", "--dir", str(tmp_path / "data")]
+    assert main([*arguments, "--image-size", "32", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [epoch["images"] for epoch in report["epochs"]] == [24, 24]
+    assert (report["images"], report["shards"], report["batch_size"]) == (48, 4, 8)
     assert report["images_per_s"] > 0
     assert report["time_to_first_batch_s"] > 0
     assert set(report["stages"]) == {"read", "decode", "transform", "batch", "copy", "wait"}
     assert {"version", "machine", "bottleneck"} <= set(report)
+    assert len(list(brimful.ShardDataset(tmp_path / "data", fields="cls"))) == 24
 
 
 def test_the_demo_loads_shards_of_ones_own_and_writes_files(pattern, tmp_path, capsys):
-    out = tmp_path / "report.txt"
-    assert main(["demo", "--shards", pattern, "--image-size", "32", "--out", str(out)]) == 0
-    assert capsys.readouterr().out == ""
-    text = out.read_text()
+    out = tmp_path / "report.json"
+    assert main(["demo", "--shards", pattern, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["images"] == 96
+    text = capsys.readouterr().out
     assert "images/s" in text
     assert "bottleneck" in text
     assert main(["demo", "--shards", str(tmp_path / "none-*.tar")]) == 2
     assert "error: " in capsys.readouterr().err
 
 
-def test_shards_of_the_demo_are_ordinary_shards(tmp_path):
-    import brimful
-
-    pattern = demo.make_photos(tmp_path / "made", 10, seed=1)
-    dataset = brimful.ShardDataset(pattern, fields=("jpg", "cls"))
-    assert len(dataset) == 10
-    assert all(0 <= label < 1000 for _, label in dataset)
-    before = sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "made").iterdir())
-    assert demo.make_photos(tmp_path / "made", 10, seed=1) == pattern
-    assert before == sorted((path.name, path.stat().st_mtime_ns) for path in (tmp_path / "made").iterdir())
+def test_bad_images_are_left_out_and_told(tmp_path, capsys):
+    rows = [sample(0), {"__key__": b"worse", "jpg": b"no image"}]
+    shard = write_shard(tmp_path / "a.tar", rows)
+    assert main(["demo", "--shards", str(shard), "--image-size", "32"]) == 1
+    assert "worse" in capsys.readouterr().err
 
 
 def test_other_commands_run_natively():
