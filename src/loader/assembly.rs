@@ -2,7 +2,7 @@
 //! the batch. There is no barrier and no counter: the reference count is both.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Batch;
 use crate::batch::{BatchSpec, BufferPool, Column, Dtype, HostTensor, RowValue, Slots, collate};
@@ -25,7 +25,7 @@ pub(crate) enum ImageColumn {
     /// All of one size: rows of one buffer.
     Fixed(Slots),
     /// Each of its own size, stacked at the end if they agree.
-    Loose(Vec<OnceLock<HostTensor>>),
+    Loose(Vec<Mutex<Option<HostTensor>>>),
 }
 
 /// A batch in progress.
@@ -36,6 +36,7 @@ pub(crate) struct Assembly {
     pub(crate) index: usize,
     spec: Option<BatchSpec>,
     is_image: Arc<[bool]>,
+    names: Arc<[String]>,
     images: Vec<ImageColumn>,
     rows: Vec<OnceLock<Row>>,
     ordinals: Vec<OnceLock<u64>>,
@@ -51,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) spec: Option<BatchSpec>,
     /// For each column, whether it holds images.
     pub(crate) is_image: Arc<[bool]>,
+    /// For each column, the field as the user wrote it.
+    pub(crate) names: Arc<[String]>,
 }
 
 impl Assembly {
@@ -68,7 +71,7 @@ impl Assembly {
                 let spec = BatchSpec { batch_size: rows, ..*spec };
                 Ok(ImageColumn::Fixed(Slots::new(pool.take(spec.batch_bytes()?)?, rows, spec.row_bytes()?)?))
             }
-            None => Ok(ImageColumn::Loose((0..rows).map(|_| OnceLock::new()).collect())),
+            None => Ok(ImageColumn::Loose((0..rows).map(|_| Mutex::default()).collect())),
         });
         Ok(Arc::new(Self {
             sequence,
@@ -76,6 +79,7 @@ impl Assembly {
             index,
             spec: plan.spec,
             is_image: Arc::clone(&plan.is_image),
+            names: Arc::clone(&plan.names),
             images: images.collect::<Result<_>>()?,
             rows: (0..rows).map(|_| OnceLock::new()).collect(),
             ordinals: (0..rows).map(|_| OnceLock::new()).collect(),
@@ -133,11 +137,12 @@ impl Assembly {
         }
         let mut images = self.images.into_iter();
         let mut columns = Vec::with_capacity(self.is_image.len());
-        for &is_image in self.is_image.iter() {
-            columns.push(match is_image {
-                true => image_column(images.next(), self.spec.as_ref(), &good, small)?,
-                false => collate(values.iter_mut().filter_map(Iterator::next).collect(), small)?,
-            });
+        for (&is_image, name) in self.is_image.iter().zip(self.names.iter()) {
+            let column = match is_image {
+                true => image_column(images.next(), self.spec.as_ref(), &good, small),
+                false => collate(values.iter_mut().filter_map(Iterator::next).collect(), small),
+            };
+            columns.push(column.map_err(|error| error.in_field(name.clone()))?);
         }
         Ok(Batch { epoch, index, len: good.len(), planned, replaced, samples, columns })
     }
@@ -168,7 +173,13 @@ fn image_column(
             Ok(Column::Tensor(HostTensor { data, dtype: spec.dtype, shape, strides }))
         }
         (Some(ImageColumn::Loose(rows)), _) => {
-            let images = rows.into_iter().filter_map(OnceLock::into_inner).collect();
+            let mut rows: Vec<Option<HostTensor>> =
+                rows.into_iter().map(|row| row.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
+            // Only rows that are good in every column: a sample may have been left out after this image of it.
+            let images: Vec<HostTensor> = good.iter().filter_map(|&row| rows.get_mut(row)?.take()).collect();
+            if images.len() != good.len() {
+                return Err(Error::new(ErrorKind::Decode, "an image of a finished sample is missing"));
+            }
             stack(images, pool)
         }
         _ => Err(Error::new(ErrorKind::InvalidOption, "an image column has no place in the batch")),
@@ -206,7 +217,12 @@ mod tests {
     fn plan() -> Plan {
         let spec =
             BatchSpec { batch_size: 4, height: 1, width: 2, channels: 1, dtype: Dtype::U8, layout: Layout::Nhwc };
-        Plan { batch_size: 4, spec: Some(spec), is_image: [true, false].into() }
+        Plan {
+            batch_size: 4,
+            spec: Some(spec),
+            is_image: [true, false].into(),
+            names: ["jpg".to_owned(), "cls".to_owned()].into(),
+        }
     }
 
     fn fill(outcomes: Vec<Option<Row>>) -> Result<Batch> {

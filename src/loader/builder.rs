@@ -9,8 +9,8 @@ use super::policy::{ErrorBudget, OnError};
 use super::run::Threads;
 use crate::batch::{BatchSpec, Dtype, HostAllocator, Layout, PageableAllocator};
 use crate::device::RowWriter;
-use crate::sample::{Shuffle, Split};
-use crate::shard::IoMethod;
+use crate::sample::{EpochPlan, Shuffle, Split};
+use crate::shard::{IoMethod, filesystem_of};
 use crate::transform;
 use crate::{Error, ErrorKind, Result};
 
@@ -193,6 +193,13 @@ impl LoaderBuilder {
             let error = Error::new(ErrorKind::InvalidOption, "a stream has no other sample to replace a bad one with");
             return Err(error.with_hint("use on_error=\"skip\", or an index: access=\"indexed\""));
         }
+        // Any order that cannot be is refused here, not at the first epoch.
+        EpochPlan::new(&[], self.config.shuffle, self.config.seed, 0, self.config.split)?;
+        if self.on_error == OnError::Raise && (self.budget != ErrorBudget::Unlimited || self.quarantine.is_some()) {
+            let message = "an error budget and a quarantine list have no effect while bad samples are errors";
+            let hint = "use on_error=\"skip\" or \"replace\" with them";
+            return Err(Error::new(ErrorKind::InvalidOption, message).with_hint(hint));
+        }
         self.config.spec = self.image_spec()?;
         let decode = thread_count(self.threads);
         in_range("threads", decode, THREADS_MAX)?;
@@ -201,6 +208,7 @@ impl LoaderBuilder {
         in_range("prefetch", prefetch, PREFETCH_MAX)?;
         let read = match (self.readers, self.dataset.options().shards.io) {
             (0, IoMethod::Read) => READERS_REMOTE,
+            (0, IoMethod::Auto) if self.is_remote() => READERS_REMOTE,
             (0, _) => 1,
             (readers, _) => readers,
         };
@@ -208,6 +216,12 @@ impl LoaderBuilder {
         self.config.prefetch = prefetch;
         self.config.threads = Threads { decode, read, prefetch };
         Loader::assemble(self.dataset, self.config, self.on_error, self.budget, self.quarantine, self.allocator)
+    }
+
+    /// Whether the shards lie on storage that is read rather than mapped.
+    fn is_remote(&self) -> bool {
+        let first = self.dataset.paths().first();
+        first.and_then(|path| filesystem_of(path).ok()).is_some_and(|filesystem| filesystem.is_network)
     }
 
     /// The fixed shape of image columns, where the transform fixes one.

@@ -11,7 +11,7 @@ use super::field::FieldSpec;
 use super::process::PerProcess;
 use crate::decode::DecodeOptions;
 use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder};
-use crate::shard::{Compression, IndexCache, Shard, ShardList, ShardOptions, ShardSet, build_indexes};
+use crate::shard::{Compression, FileIdentity, IndexCache, Shard, ShardList, ShardOptions, ShardSet, build_indexes};
 use crate::transform::Compose;
 use crate::{Error, ErrorKind, Result};
 
@@ -73,7 +73,10 @@ struct Inner {
     fields: Vec<FieldSpec>,
     options: DatasetOptions,
     shards: PerProcess<ShardSet>,
+    /// Which files the index was built from; empty for a stream.
+    identities: Vec<FileIdentity>,
     index: Option<SampleIndex>,
+    warnings: Vec<String>,
 }
 
 /// One sample's bytes, before anything is decoded.
@@ -115,15 +118,19 @@ impl Dataset {
             Access::Stream => true,
             Access::Auto => any_compressed(&paths)?,
         };
-        let index = if streamed { None } else { Some(Self::index_of(&paths, &options, progress)?) };
-        let shards = PerProcess::new(ShardSet::new(paths.clone(), options.shards));
-        Ok(Self(Arc::new(Inner { paths, fields, options, shards, index })))
+        // Looked at before the index is built: a file that changes from then on is another one.
+        let identities = if streamed { Vec::new() } else { identities_of(&paths)? };
+        let mut warnings = Vec::new();
+        let index = if streamed { None } else { Some(Self::index_of(&paths, &options, progress, &mut warnings)?) };
+        let shards = PerProcess::new(ShardSet::new(paths.clone(), options.shards).expecting(&identities));
+        Ok(Self(Arc::new(Inner { paths, fields, options, shards, identities, index, warnings })))
     }
 
     fn index_of(
         paths: &[PathBuf],
         options: &DatasetOptions,
         progress: &(dyn Fn(usize, usize) + Sync),
+        warnings: &mut Vec<String>,
     ) -> Result<SampleIndex> {
         let cache = options.index_cache.as_ref().map(IndexCache::at);
         let threads = thread_count(options.index_threads);
@@ -132,8 +139,21 @@ impl Dataset {
         for (path, index) in paths.iter().zip(indexes) {
             let files = index.iter().map(|file| (file.name, file.offset, file.size));
             builder.push_shard(path_text(path), index.fingerprint(), files)?;
+            let report = index.report();
+            if !report.is_whole() {
+                warnings.push(format!(
+                    "{}: {} bytes in {} damaged places and {} sparse members were passed over{}",
+                    path.display(),
+                    report.lost_bytes,
+                    report.resyncs,
+                    report.sparse,
+                    if report.missing_end { "; the end of the archive is missing" } else { "" }
+                ));
+            }
         }
-        Ok(builder.finish())
+        let index = builder.finish();
+        warnings.extend(index.report().warnings());
+        Ok(index)
     }
 
     /// Number of samples; `None` for a stream.
@@ -185,8 +205,15 @@ impl Dataset {
         Some(Key::new(index.get(ordinal).key().to_vec()))
     }
 
+    /// What was lost or looks odd in the shards, one sentence each; nothing is known of a stream.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.0.warnings
+    }
+
     fn shards(&self) -> &ShardSet {
-        self.0.shards.get(|| ShardSet::new(self.0.paths.clone(), self.0.options.shards))
+        let Inner { shards, paths, options, identities, .. } = &*self.0;
+        shards.get(|| ShardSet::new(paths.clone(), options.shards).expecting(identities))
     }
 
     /// Asks storage for sample `ordinal` ahead of its turn.
@@ -238,6 +265,8 @@ impl Dataset {
             }
             _ => None,
         };
+        let footprint = shard.footprint();
+        let is_inflated = footprint.memory_bytes > 0;
         let mut fields = Vec::with_capacity(wanted.len());
         for field in wanted {
             fields.push(match field {
@@ -251,11 +280,15 @@ impl Dataset {
                             shard.read(range)?
                         }
                     };
+                    // A view would keep a whole inflated shard in memory until the sample is done.
+                    let bytes = if is_inflated { Bytes::copy_from_slice(&bytes) } else { bytes };
                     Some(RawField { extension, bytes, offset })
                 }
             });
         }
-        Ok(RawSample { ordinal: ordinal as u64, url: Arc::clone(url), shard: Some(shard), key: key.clone(), fields })
+        // Only a map must be asked again whether its pages are still there; an open file would only be held.
+        let shard = (footprint.files == 0 && !is_inflated).then_some(shard);
+        Ok(RawSample { ordinal: ordinal as u64, url: Arc::clone(url), shard, key: key.clone(), fields })
     }
 
     /// For each field asked for, the extension and byte range that the sample has for it.
@@ -283,6 +316,14 @@ pub(crate) fn thread_count(threads: usize) -> usize {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         threads => threads,
     }
+}
+
+fn identities_of(paths: &[PathBuf]) -> Result<Vec<FileIdentity>> {
+    let of = |path: &PathBuf| {
+        FileIdentity::of_path(path)
+            .map_err(|error| Error::io("cannot look at the shard", error).in_shard(path_text(path)))
+    };
+    paths.iter().map(of).collect()
 }
 
 fn any_compressed(paths: &[PathBuf]) -> Result<bool> {

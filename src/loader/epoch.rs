@@ -59,7 +59,10 @@ impl Epoch {
                 Ok(Next::Batch(Ok(batch))) => {
                     let (epoch, position) = (run.epoch, run.position);
                     self.delivered(&batch, started.elapsed(), epoch, position);
-                    return Poll::Ready(Ok(batch));
+                    // Every sample of it was bad and left out: there is nothing to train on.
+                    if !batch.is_empty() {
+                        return Poll::Ready(Ok(batch));
+                    }
                 }
                 Ok(Next::Batch(Err(error))) => {
                     self.run = None;

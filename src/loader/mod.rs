@@ -44,9 +44,10 @@ pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;
 pub use stats::{Bottleneck, Stage, StageStats, Stats};
 
-use crate::Result;
 use crate::batch::{Column, HostAllocator};
-use crate::sample::EpochPlan;
+use crate::sample::{EpochPlan, Shuffle};
+use crate::transform::SampleRng;
+use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
 use pipeline::Pipeline;
 use policy::Quarantine;
@@ -166,8 +167,14 @@ impl Loader {
     }
 
     /// Makes `epoch` the one that the next call of [`epoch`](Self::epoch) begins.
+    ///
+    /// After [`load_state`](Self::load_state) the epoch of the state keeps its place: the usual loop sets each epoch
+    /// before it begins, the resumed one too.
     pub fn set_epoch(&self, epoch: u64) {
         let mut place = self.shared.place();
+        if place.epoch == epoch {
+            return;
+        }
         *place = Place { epoch, position: 0, delivered_epoch: epoch, delivered: 0 };
     }
 
@@ -240,7 +247,7 @@ impl Loader {
             epoch: place.delivered_epoch,
             position: place.delivered as u64,
             world_size: self.shared.config.split.world_size as u64,
-            fingerprint: self.shared.dataset.fingerprint(),
+            fingerprint: self.shared.fingerprint(),
         }
     }
 
@@ -250,7 +257,15 @@ impl Loader {
     /// [`StateMismatch`](crate::ErrorKind::StateMismatch) when it belongs to another seed, data set or version.
     pub fn load_state(&self, state: &State) -> Result<()> {
         let config = &self.shared.config;
-        let position = state.position_under(config.split, config.seed, self.shared.dataset.fingerprint())?;
+        let position = state.position_under(config.split, config.seed, self.shared.fingerprint())?;
+        if self.shared.dataset.index().is_none() && state.world_size != config.split.world_size as u64 {
+            let message = format!(
+                "the saved state is of {} ranks, and a stream cannot be shared out anew in mid-epoch among {}",
+                state.world_size, config.split.world_size
+            );
+            let hint = "resume with the same number of ranks, or at the start of an epoch";
+            return Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint));
+        }
         *self.shared.place() =
             Place { epoch: state.epoch, position, delivered_epoch: state.epoch, delivered: position };
         Ok(())
@@ -258,6 +273,23 @@ impl Loader {
 }
 
 impl Shared {
+    /// A number that changes with the data set and with everything that decides the order of its samples.
+    fn fingerprint(&self) -> u64 {
+        let (kind, window) = match self.config.shuffle {
+            Shuffle::None => (0, 0),
+            Shuffle::Global => (1, 0),
+            Shuffle::Window { shards } => (2, shards as u64),
+        };
+        let mut parts = vec![self.dataset.fingerprint(), kind, window];
+        if self.dataset.index().is_none() {
+            parts.push(self.config.shuffle_samples as u64);
+            let bytes = self.dataset.paths().iter().flat_map(|path| path.as_os_str().as_encoded_bytes());
+            parts.extend(bytes.map(|&byte| u64::from(byte)));
+        }
+        // Any mixer does that is the same in every version; the sample's random stream is one.
+        parts.into_iter().fold(0, |mixed, part| SampleRng::new(mixed, part, 0).next_u64())
+    }
+
     fn place(&self) -> std::sync::MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }

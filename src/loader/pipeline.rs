@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::assembly::Plan;
 use super::builder::LoaderConfig;
 use super::dataset::Dataset;
-use super::policy::Quarantine;
+use super::policy::{Quarantine, Tally};
 use super::stats::Counters;
 use crate::Result;
 use crate::batch::{BatchSpec, BufferPool, HostAllocator};
@@ -31,6 +31,8 @@ pub(crate) struct Pipeline {
     pub(crate) pool: Arc<BufferPool>,
     /// Buffers of labels and other small columns, not kept.
     pub(crate) small: Arc<BufferPool>,
+    /// Bad samples of the run.
+    pub(crate) tally: Tally,
     stopped: AtomicBool,
 }
 
@@ -43,8 +45,9 @@ impl Pipeline {
         allocator: Arc<dyn HostAllocator>,
     ) -> Self {
         let is_image = dataset.fields().iter().map(super::field::FieldSpec::is_image).collect();
+        let names = dataset.fields().iter().map(|field| field.name().to_owned()).collect();
         Self {
-            plan: Plan { batch_size: config.batch_size, spec: config.spec, is_image },
+            plan: Plan { batch_size: config.batch_size, spec: config.spec, is_image, names },
             dataset,
             drop_last: config.drop_last,
             shuffle: config.shuffle,
@@ -58,6 +61,7 @@ impl Pipeline {
             // Those in flight, one in the consumer's hands, one it has not let go of yet.
             pool: BufferPool::new(Arc::clone(&allocator), config.prefetch + 2),
             small: BufferPool::new(allocator, 0),
+            tally: Tally::default(),
             stopped: AtomicBool::new(false),
         }
     }

@@ -55,6 +55,8 @@ pub(crate) struct Planner {
     epoch: u64,
     sequence: u64,
     batch_index: usize,
+    /// Whether this epoch began at its first sample; one that is resumed may have nothing left.
+    is_whole: bool,
     current: Option<(Arc<Assembly>, usize)>,
 }
 
@@ -76,7 +78,18 @@ impl Planner {
     ) -> Result<Self> {
         let feed = Feed::open(&pipeline, epoch, position)?;
         let batch_index = position / pipeline.plan.batch_size;
-        Ok(Self { pipeline, permits, stop, output, feed, epoch, sequence: 0, batch_index, current: None })
+        Ok(Self {
+            pipeline,
+            permits,
+            stop,
+            output,
+            feed,
+            epoch,
+            sequence: 0,
+            batch_index,
+            is_whole: position == 0,
+            current: None,
+        })
     }
 
     /// The next sample's place. Blocks while every batch in flight is full and waiting for the consumer; `None` when
@@ -89,7 +102,7 @@ impl Planner {
                     return None;
                 }
                 // An epoch that gives no batch at all would otherwise be repeated without end.
-                ended_empty = self.batch_index == 0;
+                ended_empty = self.batch_index == 0 && self.is_whole;
                 if let Err(error) = self.end_epoch() {
                     return Some(Err(error));
                 }
@@ -178,6 +191,7 @@ impl Planner {
         self.sequence += 1;
         self.epoch += 1;
         self.batch_index = 0;
+        self.is_whole = true;
         self.feed = Feed::open(&self.pipeline, self.epoch, 0)?;
         Ok(())
     }

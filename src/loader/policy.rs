@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::process::PerProcess;
 use crate::{Error, ErrorKind, Result};
 
 /// What a sample that cannot be read or decoded leads to.
@@ -51,8 +52,11 @@ pub struct BadSample {
     pub message: String,
 }
 
-/// Names kept in memory; the count goes on beyond it.
+/// Names kept in memory for those who ask; the file gets them all.
 const KEPT_MAX: usize = 1000;
+
+/// Bad samples that are recognised when they come again; beyond it a line may stand twice in the file.
+const SEEN_MAX: usize = 1 << 20;
 
 /// Epochs whose bad samples are counted at a time; tiny data sets may have many in flight.
 const EPOCHS_MAX: usize = 64;
@@ -63,16 +67,33 @@ pub(crate) struct Quarantine {
     on_error: OnError,
     budget: ErrorBudget,
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: PerProcess<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bad samples of each epoch in progress: at a boundary there are two.
-    bad: BTreeMap<u64, u64>,
-    seen: HashSet<(String, String)>,
+    /// Hashes of shard and key of those that were listed.
+    seen: HashSet<u64>,
     list: Vec<BadSample>,
     file: Option<File>,
+}
+
+/// The bad samples of one run: for each epoch in progress, the places where one stood. At a boundary there are two.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<BTreeMap<u64, HashSet<usize>>>);
+
+impl Tally {
+    /// Counts the place once, whatever was tried for it; how many places of the epoch are bad now.
+    fn count(&self, epoch: u64, position: usize) -> u64 {
+        let mut epochs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = epochs.entry(epoch).or_default();
+        places.insert(position);
+        let bad = places.len() as u64;
+        if epochs.len() > EPOCHS_MAX {
+            epochs.pop_first();
+        }
+        bad
+    }
 }
 
 impl Quarantine {
@@ -85,7 +106,7 @@ impl Quarantine {
                 format!("max_errors={share} is no share between 0 and 1"),
             ));
         }
-        Ok(Self { on_error, budget, path, state: Mutex::default() })
+        Ok(Self { on_error, budget, path, state: PerProcess::new(Mutex::default()) })
     }
 
     pub(crate) fn on_error(&self) -> OnError {
@@ -97,34 +118,42 @@ impl Quarantine {
     /// # Errors
     /// The sample's own error under [`OnError::Raise`]; [`ErrorKind::TooManyErrors`] over the budget; an I/O error
     /// when the list cannot be written.
-    pub(crate) fn admit(&self, error: Error, epoch: u64, samples: u64) -> Result<()> {
+    pub(crate) fn admit(&self, tally: &Tally, error: Error, epoch: u64, position: usize, samples: u64) -> Result<()> {
         if self.on_error == OnError::Raise {
             return Err(error);
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let bad = state.bad.entry(epoch).or_default();
-        *bad += 1;
-        let bad = *bad;
-        if state.bad.len() > EPOCHS_MAX {
-            state.bad.pop_first();
-        }
+        let bad = tally.count(epoch, position);
         let allowed = match self.budget {
             ErrorBudget::Unlimited => u64::MAX,
             ErrorBudget::Count(count) => count,
             ErrorBudget::Share(share) => (share * samples as f64).floor() as u64,
         };
         if bad > allowed {
-            let message = format!("more than {allowed} bad samples in one epoch; the last one: {error}");
-            let error = Error::new(ErrorKind::TooManyErrors, message);
-            return Err(error.with_hint("raise max_errors, or look at the shards with `brimful ls`"));
+            let message = format!("more than {allowed} bad samples in one epoch; the last one: {}", error.message());
+            let mut over = Error::new(ErrorKind::TooManyErrors, message)
+                .with_hint("raise max_errors, or look at the shards with `brimful ls`");
+            let place = error.place();
+            if let Some(shard) = &place.shard {
+                over = over.in_shard(Arc::clone(shard));
+            }
+            if let Some(key) = &place.key {
+                over = over.at_key(key);
+            }
+            if let Some(field) = &place.field {
+                over = over.in_field(field.clone());
+            }
+            return Err(over);
         }
-        tracing::debug!(%error, "bad sample left out");
-        self.list(&mut state, &error)
+        self.list(&mut self.state(), &error)
     }
 
     /// The bad samples so far, each once, at most the first 1,000.
     pub(crate) fn bad_samples(&self) -> Vec<BadSample> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).list.clone()
+        self.state().list.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn list(&self, state: &mut State, error: &Error) -> Result<()> {
@@ -137,22 +166,30 @@ impl Quarantine {
             offset: place.offset,
             message: error.to_string(),
         };
-        if state.seen.len() >= KEPT_MAX || !state.seen.insert((bad.shard.clone(), bad.key.clone())) {
+        let mut hasher = DefaultHasher::new();
+        (&bad.shard, &bad.key).hash(&mut hasher);
+        if state.seen.len() < SEEN_MAX && !state.seen.insert(hasher.finish()) {
             return Ok(());
         }
+        tracing::debug!(%error, "bad sample left out");
         if let Some(path) = &self.path {
             let named = |e| Error::io(format!("cannot write the quarantine list {}", path.display()), e);
             let file = match &mut state.file {
                 Some(file) => file,
                 none => none.insert(File::options().create(true).append(true).open(path).map_err(named)?),
             };
-            let line = serde_json::json!({
+            // One write a line: several ranks may share the file.
+            let mut line = serde_json::json!({
                 "shard": bad.shard, "key": bad.key, "field": bad.field, "kind": bad.kind.as_str(),
                 "offset": bad.offset, "message": bad.message,
-            });
-            writeln!(file, "{line}").map_err(named)?;
+            })
+            .to_string();
+            line.push('\n');
+            file.write_all(line.as_bytes()).map_err(named)?;
         }
-        state.list.push(bad);
+        if state.list.len() < KEPT_MAX {
+            state.list.push(bad);
+        }
         Ok(())
     }
 }
@@ -168,25 +205,34 @@ mod tests {
     #[test]
     fn raising_gives_the_error_back() {
         let quarantine = Quarantine::new(OnError::Raise, ErrorBudget::Unlimited, None).unwrap();
-        assert_eq!(quarantine.admit(bad("a"), 0, 10).unwrap_err().kind(), ErrorKind::Decode);
+        let error = quarantine.admit(&Tally::default(), bad("a"), 0, 0, 10).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Decode);
     }
 
     #[test]
     fn a_budget_counts_each_epoch_anew() {
         let quarantine = Quarantine::new(OnError::Skip, ErrorBudget::Count(2), None).unwrap();
+        let tally = Tally::default();
         for epoch in 0..3 {
-            quarantine.admit(bad("a"), epoch, 10).unwrap();
-            quarantine.admit(bad("b"), epoch, 10).unwrap();
-            assert_eq!(quarantine.admit(bad("c"), epoch, 10).unwrap_err().kind(), ErrorKind::TooManyErrors);
+            quarantine.admit(&tally, bad("a"), epoch, 4, 10).unwrap();
+            quarantine.admit(&tally, bad("b"), epoch, 7, 10).unwrap();
+            // Another sample that was tried for the same place does not count again.
+            quarantine.admit(&tally, bad("d"), epoch, 7, 10).unwrap();
+            let error = quarantine.admit(&tally, bad("c"), epoch, 9, 10).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TooManyErrors);
+            assert_eq!((error.place().shard.as_deref(), error.place().key.as_deref()), (Some("a.tar"), Some("c")));
         }
-        assert_eq!(quarantine.bad_samples().len(), 2);
+        assert_eq!(quarantine.bad_samples().len(), 3);
+        // Another pass over the same epoch begins at nothing.
+        quarantine.admit(&Tally::default(), bad("a"), 0, 4, 10).unwrap();
     }
 
     #[test]
     fn a_share_is_of_the_samples_of_the_epoch() {
         let quarantine = Quarantine::new(OnError::Skip, ErrorBudget::Share(0.01), None).unwrap();
-        quarantine.admit(bad("a"), 0, 199).unwrap();
-        assert!(quarantine.admit(bad("b"), 0, 199).is_err());
+        let tally = Tally::default();
+        quarantine.admit(&tally, bad("a"), 0, 0, 199).unwrap();
+        assert!(quarantine.admit(&tally, bad("b"), 0, 1, 199).is_err());
         assert!(Quarantine::new(OnError::Skip, ErrorBudget::Share(1.5), None).is_err());
     }
 
@@ -196,7 +242,7 @@ mod tests {
         let path = folder.path().join("bad.jsonl");
         let quarantine = Quarantine::new(OnError::Skip, ErrorBudget::Unlimited, Some(path.clone())).unwrap();
         for key in ["a", "b", "a"] {
-            quarantine.admit(bad(key), 0, 10).unwrap();
+            quarantine.admit(&Tally::default(), bad(key), 0, 0, 10).unwrap();
         }
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(text.lines().count(), 2);

@@ -20,6 +20,9 @@ use crate::{Error, ErrorKind, Result};
 /// Jobs that may wait for a decode thread, per thread: enough that none runs dry while a reader waits for storage.
 const JOBS_PER_THREAD: usize = 8;
 
+/// The longest single wait; callers that wait longer ask again.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// Samples ahead of its own reading whose bytes a reader asks storage for.
 const READ_AHEAD: usize = 32;
 
@@ -153,7 +156,7 @@ impl Run {
             let hint = "make a new iterator in the child: iter(loader)";
             return Err(Error::new(ErrorKind::Cancelled, message).with_hint(hint));
         }
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now().checked_add(timeout.min(WAIT_MAX)).unwrap_or_else(Instant::now);
         let output = loop {
             if let Some(output) = self.early.remove(&self.next) {
                 break output;
@@ -207,6 +210,9 @@ impl Drop for Run {
             std::mem::forget(std::mem::take(&mut self.readers));
             std::mem::forget(self.ended.take());
             std::mem::forget(self.stop.take());
+            std::mem::forget(std::mem::replace(&mut self.output, channel::never()));
+            std::mem::forget(std::mem::replace(&mut self.permits, channel::bounded(0).0));
+            std::mem::forget(std::mem::take(&mut self.early));
             return;
         }
         self.pipeline.stop();

@@ -2,11 +2,13 @@
 //! samples in the order it meets them, so order is still a function of seed, epoch and rank alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::dataset::{RawField, RawSample, missing, path_text};
 use super::pipeline::Pipeline;
+use super::stats::Stage;
 use crate::sample::{Groups, Sample, Shuffle, ShuffleBuffer, StreamOrder, StreamSplit, group_by_key};
 use crate::shard::{Member, ShardStream};
 use crate::{Error, ErrorKind, Result};
@@ -22,6 +24,8 @@ pub(crate) struct StreamFeed {
     met: u64,
     /// Samples given so far.
     given: usize,
+    /// Samples that are to be passed over before the first one is given.
+    skip: usize,
     ahead: Option<Met>,
 }
 
@@ -63,7 +67,7 @@ impl StreamFeed {
         let is_shuffled = pipeline.shuffle != Shuffle::None;
         let order = StreamOrder::new(shards, is_shuffled, pipeline.seed, epoch);
         let window = if is_shuffled { pipeline.shuffle_samples.max(1) } else { 1 };
-        let mut feed = Self {
+        Ok(Self {
             pipeline: Arc::clone(pipeline),
             shards: order.iter().collect::<Vec<_>>().into_iter(),
             current: None,
@@ -71,14 +75,9 @@ impl StreamFeed {
             shuffled: ShuffleBuffer::new(window, pipeline.seed, epoch, pipeline.split.rank as u64)?,
             met: 0,
             given: 0,
+            skip: position,
             ahead: None,
-        };
-        for _ in 0..position {
-            if feed.next().is_none() {
-                break;
-            }
-        }
-        Ok(feed)
+        })
     }
 
     /// Whether nothing is left; reads ahead by one sample to know.
@@ -91,6 +90,11 @@ impl StreamFeed {
 
     /// The next sample and its place in the epoch.
     pub(crate) fn next(&mut self) -> Option<(usize, Result<RawSample>)> {
+        while self.skip > 0 && !self.is_over() {
+            self.skip -= 1;
+            self.given += 1;
+            self.ahead = None;
+        }
         let met = self.ahead.take().or_else(|| self.shuffle_next())?;
         let position = self.given;
         self.given += 1;
@@ -104,6 +108,13 @@ impl StreamFeed {
     }
 
     fn shuffle_next(&mut self) -> Option<Met> {
+        let started = Instant::now();
+        let met = self.shuffle();
+        self.pipeline.counters.busy(Stage::Read, started.elapsed(), u64::from(met.is_some()));
+        met
+    }
+
+    fn shuffle(&mut self) -> Option<Met> {
         loop {
             let Some(sample) = self.split_next() else { return self.shuffled.pop() };
             if let Some(out) = self.shuffled.push(sample) {
@@ -115,6 +126,9 @@ impl StreamFeed {
     /// The next sample of this rank, in the order of the shards.
     fn split_next(&mut self) -> Option<Met> {
         loop {
+            if self.pipeline.is_stopped() {
+                return None;
+            }
             match self.read_next() {
                 Some(sample) => {
                     let met = Arc::new(Mutex::new(Some(sample)));

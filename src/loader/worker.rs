@@ -2,7 +2,7 @@
 //! their rows. It pulls; when it has nothing it waits; it knows nothing of epochs or order.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
@@ -170,9 +170,9 @@ impl Worker {
                 (Source::Image(_), _) => continue,
                 (Source::Key, _) => Value::Text(sample.key.to_string()),
                 (Source::Url, _) => Value::Text(sample.url.to_string()),
-                (Source::Bytes(_), Some(field)) => Value::Bytes(field.bytes.clone()),
+                (Source::Bytes(_), Some(field)) => Value::Bytes(kept(&field.bytes, sample)),
                 (Source::Value(selector), Some(field)) => {
-                    Value::read(&field.extension, &field.bytes, selector.path(&field.extension))
+                    Value::read(&field.extension, &kept(&field.bytes, sample), selector.path(&field.extension))
                         .map_err(|error| placed(error, sample, field))?
                 }
                 (_, None) => return Err(super::dataset::missing(spec, std::iter::empty())),
@@ -204,7 +204,8 @@ impl Worker {
                 self.resampler.apply(pixels, geometry, &mut self.scratch)?;
                 let tensor = loose(&self.pipeline, &self.scratch, height as usize, width as usize)?;
                 let place = rows.get(held.job.row).ok_or_else(taken)?;
-                place.set(tensor).map_err(|_| taken())
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(tensor);
+                Ok(())
             }
             _ => Err(taken()),
         }
@@ -246,8 +247,10 @@ impl Worker {
         error: Error,
     ) {
         let pipeline = Arc::clone(&self.pipeline);
-        let samples = plan.as_ref().map_or(position as u64 + 1, |plan| plan.len() as u64);
-        if let Err(error) = pipeline.quarantine.admit(error, assembly.epoch, samples) {
+        // Of a stream the length is unknown: a share counts from its first thousand samples on.
+        let samples = plan.as_ref().map_or((position as u64 + 1).max(1000), |plan| plan.len() as u64);
+        let cause = error.to_string();
+        if let Err(error) = pipeline.quarantine.admit(&pipeline.tally, error, assembly.epoch, position, samples) {
             return self.settle(assembly, row, ordinal, Row::Failed(error));
         }
         match (pipeline.quarantine.on_error(), plan) {
@@ -257,7 +260,7 @@ impl Worker {
                 self.begin(Job { assembly, row, position, plan: Some(plan), sample, attempt: attempt + 1 });
             }
             (OnError::Replace, _) => {
-                let message = format!("{ATTEMPTS_MAX} samples tried for one row were all bad");
+                let message = format!("{ATTEMPTS_MAX} samples tried for one row were all bad; the last one: {cause}");
                 self.settle(assembly, row, ordinal, Row::Failed(Error::new(ErrorKind::TooManyErrors, message)));
             }
             _ => self.settle(assembly, row, ordinal, Row::Skipped),
@@ -337,6 +340,12 @@ impl Jobs for Worker {
             self.conclude(held);
         }
     }
+}
+
+/// The bytes of a field for a value that outlives the sample: views of a map are copied, so that pages that vanish later
+/// cannot change what was checked, and no batch keeps a shard mapped.
+fn kept(bytes: &bytes::Bytes, sample: &RawSample) -> bytes::Bytes {
+    if sample.shard.is_some() { bytes::Bytes::copy_from_slice(bytes) } else { bytes.clone() }
 }
 
 /// Runs `work`; a panic in it becomes an error, since one bad sample must not end a process that trains for days.

@@ -64,6 +64,15 @@ impl ShardSet {
         Self { paths, options, limits, state, opened: Condvar::new() }
     }
 
+    /// The same set, for which each shard must be the file whose identity is given, in the order of the paths.
+    #[must_use]
+    pub fn expecting(self, identities: &[FileIdentity]) -> Self {
+        for (entry, identity) in self.lock().entries.iter_mut().zip(identities) {
+            entry.identity = Some(*identity);
+        }
+        self
+    }
+
     /// How many shards there are, open or not.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -137,6 +137,8 @@ fn options_that_contradict_each_other_are_refused() {
         builder(options()).dtype(Dtype::I64),
         builder(options()).batch_size((1 << 20) + 1),
         builder(options()).prefetch(100_000),
+        builder(options()).shuffle(brimful::sample::Shuffle::Window { shards: 0 }),
+        builder(options()).quarantine(Some("bad.jsonl".into())),
     ] {
         assert_eq!(loader.build().unwrap_err().kind(), ErrorKind::InvalidOption);
     }

@@ -90,7 +90,8 @@ fn a_data_set_of_nothing_but_damage_ends_instead_of_looping() {
     let error = replace.epoch().unwrap().next().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooManyErrors);
     let skip = data.loader(|b| b.on_error(OnError::Skip, ErrorBudget::Unlimited));
-    assert!(skip.epoch().unwrap().all(|batch| batch.unwrap().is_empty()));
+    assert_eq!(skip.epoch().unwrap().count(), 0, "a batch without a single sample is passed over");
+    assert_eq!(skip.stats().skipped, 6);
 }
 
 #[test]
@@ -114,6 +115,59 @@ fn a_shard_that_is_rewritten_between_epochs_is_an_error() {
     let errors: Vec<ErrorKind> =
         (0..2).filter_map(|_| loader.epoch().unwrap().find_map(Result::err)).map(|error| error.kind()).collect();
     assert!(errors.contains(&ErrorKind::ShardChanged), "{errors:?}");
+}
+
+#[test]
+fn a_shard_that_is_rewritten_before_it_is_first_read_is_an_error() {
+    let data = made(&[8]);
+    let loader = data.loader(|b| b);
+    write_shard(&shard_path(data.folder.path(), 0), (100..108).map(sample));
+    let error = loader.epoch().unwrap().find_map(Result::err).expect("the index is of another file");
+    assert_eq!(error.kind(), ErrorKind::ShardChanged);
+}
+
+#[test]
+fn bytes_that_were_delivered_do_not_change_with_their_shard() {
+    let data = made(&[4]);
+    let fields = vec!["jpg:bytes".to_owned(), "cls".to_owned()];
+    let dataset = data.dataset(brimful::loader::DatasetOptions { fields, ..options() }).unwrap();
+    let loader = brimful::loader::Loader::builder(dataset).batch_size(4).build().unwrap();
+    let batch = loader.epoch().unwrap().next().unwrap().unwrap();
+    let file = std::fs::File::options().write(true).open(shard_path(data.folder.path(), 0)).unwrap();
+    file.set_len(0).unwrap();
+    let brimful::batch::Column::Bytes(images) = &batch.columns[0] else { panic!("no bytes") };
+    assert_eq!(images[2], jpeg(2, 24));
+}
+
+#[test]
+fn images_of_free_size_stay_beside_their_labels_when_samples_are_left_out() {
+    let data = made(&[]);
+    let rows = (0..6).map(|number| {
+        let right = if number == 3 { b"no image".to_vec() } else { jpeg(number, 24) };
+        let label = number.to_string().into_bytes();
+        let fields =
+            vec![("left.jpg".to_owned(), jpeg(number, 24)), ("right.jpg".to_owned(), right), ("cls".to_owned(), label)];
+        (number.to_string(), fields)
+    });
+    write_shard(&shard_path(data.folder.path(), 0), rows);
+    let run = |on_error| {
+        let fields = ["left.jpg", "right.jpg", "cls"].map(str::to_owned).to_vec();
+        let options = brimful::loader::DatasetOptions { fields, ..Default::default() };
+        let builder = brimful::loader::Loader::builder(data.dataset(options).unwrap()).batch_size(6).prefetch(1);
+        let loader = builder.on_error(on_error, ErrorBudget::Unlimited).build().unwrap();
+        let batch = loader.epoch().unwrap().next().unwrap().unwrap();
+        let labels = super::made::numbers(&batch.columns[2]);
+        let rows = |column: usize| {
+            let brimful::batch::Column::Tensor(tensor) = &batch.columns[column] else { panic!("no tensor") };
+            tensor.bytes().chunks(24 * 24 * 3).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(0), rows(1), "{on_error:?}: both images of a sample are the same here");
+        assert_eq!(rows(0).len(), labels.len());
+        labels
+    };
+    assert_eq!(run(OnError::Skip), [0, 1, 2, 4, 5]);
+    let replaced = run(OnError::Replace);
+    assert!(replaced.len() == 6 && !replaced.contains(&3), "{replaced:?}");
 }
 
 #[test]

@@ -85,6 +85,45 @@ fn a_resumed_loader_goes_on_as_if_nothing_had_happened() {
 }
 
 #[test]
+fn setting_the_resumed_epoch_keeps_the_resumed_place() {
+    let data = made(&[20]);
+    let build = || data.loader(|b| b.shuffle(Shuffle::Global));
+    let loader = build();
+    let mut epoch = loader.epoch().unwrap();
+    epoch.next().unwrap().unwrap();
+    let rest: Vec<i64> =
+        loader.state().position.checked_sub(4).map(|_| epoch.flat_map(|b| labels(&b.unwrap())).collect()).unwrap();
+    let state = brimful::loader::State { position: 4, epoch: 0, ..loader.state() };
+    let resumed = build();
+    resumed.load_state(&state).unwrap();
+    resumed.set_epoch(0);
+    assert_eq!(epoch_labels(&resumed), rest);
+}
+
+#[test]
+fn a_short_epoch_that_is_resumed_at_its_end_is_followed_by_whole_ones() {
+    let data = made(&[3]);
+    let loader = data.loader(|b| b.batch_size(8));
+    let mut epoch = loader.epoch().unwrap();
+    epoch.next().unwrap().unwrap();
+    let resumed = data.loader(|b| b.batch_size(8));
+    resumed.load_state(&loader.state()).unwrap();
+    assert!(epoch_labels(&resumed).is_empty(), "nothing of the epoch was left");
+    assert_eq!(epoch_labels(&resumed).len(), 3);
+    assert_eq!(epoch_labels(&resumed).len(), 3);
+}
+
+#[test]
+fn a_state_of_another_order_is_refused() {
+    let data = made(&[20]);
+    let state = data.loader(|b| b.shuffle(Shuffle::Global)).state();
+    for shuffle in [Shuffle::None, Shuffle::Window { shards: 2 }] {
+        let error = data.loader(|b| b.shuffle(shuffle)).load_state(&state).unwrap_err();
+        assert_eq!(error.kind(), brimful::ErrorKind::StateMismatch);
+    }
+}
+
+#[test]
 fn prefetched_batches_are_not_in_the_state() {
     let data = made(&[40]);
     let loader = data.loader(|b| b.prefetch(6));

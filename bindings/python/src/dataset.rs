@@ -90,6 +90,12 @@ impl Dataset {
         self.shards.len()
     }
 
+    /// What was lost or looks odd in the shards, one sentence each.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.shards.warnings().to_vec()
+    }
+
     /// Paths of the shards, in order.
     #[getter]
     fn paths(&self) -> Vec<PathBuf> {

@@ -20,7 +20,35 @@ use crate::waiting::SIGNAL_INTERVAL;
 /// Samples of one data set in batches, epoch after epoch.
 #[pyclass(frozen, module = "brimful._native")]
 pub(crate) struct Loader {
-    loader: loader::Loader,
+    loader: Detached<loader::Loader>,
+}
+
+/// A value whose end waits for threads: it is dropped without the interpreter's lock, which these may need to end.
+struct Detached<T: Send>(Option<T>);
+
+impl<T: Send> Detached<T> {
+    fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T: Send> std::ops::Deref for Detached<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // Only `drop` takes the value away.
+        self.0.as_ref().unwrap_or_else(|| unreachable!("used after its end"))
+    }
+}
+
+impl<T: Send> Drop for Detached<T> {
+    fn drop(&mut self) {
+        let Some(value) = self.0.take() else { return };
+        let mut value = Some(value);
+        if Python::try_attach(|py| py.detach(|| drop(value.take()))).is_none() {
+            drop(value);
+        }
+    }
 }
 
 #[pymethods]
@@ -75,13 +103,14 @@ impl Loader {
         if let Some(dtype) = dtype {
             builder = builder.dtype(choice("dtype", dtype, &[("float32", Dtype::F32), ("uint8", Dtype::U8)])?);
         }
-        Ok(Self { loader: builder.build().map_err(raise)? })
+        Ok(Self { loader: Detached::new(builder.build().map_err(raise)?) })
     }
 
     /// Starts the next epoch.
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
-        let epoch = py.detach(|| self.loader.epoch()).map_err(raise)?;
-        Ok(Epoch { number: epoch.number(), epoch: Mutex::new(epoch) })
+        let loader = &*self.loader;
+        let epoch = py.detach(|| loader.epoch()).map_err(raise)?;
+        Ok(Epoch { number: epoch.number(), epoch: Detached::new(Mutex::new(epoch)) })
     }
 
     /// Makes `epoch` the next one.
@@ -109,7 +138,8 @@ impl Loader {
 
     /// The samples numbered `ordinals` as one batch, made on the calling thread.
     fn fetch(&self, py: Python<'_>, ordinals: Vec<usize>, epoch: u64) -> PyResult<Batch> {
-        let batch = py.detach(|| self.loader.fetch(&ordinals, epoch)).map_err(raise)?;
+        let loader = &*self.loader;
+        let batch = py.detach(|| loader.fetch(&ordinals, epoch)).map_err(raise)?;
         Batch::new(py, batch)
     }
 
@@ -158,7 +188,7 @@ pub(crate) struct Epoch {
     /// Which epoch this is.
     #[pyo3(get)]
     number: u64,
-    epoch: Mutex<loader::Epoch>,
+    epoch: Detached<Mutex<loader::Epoch>>,
 }
 
 #[pymethods]
@@ -172,8 +202,9 @@ impl Epoch {
         let limit = timeout_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         loop {
             let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(started.elapsed()));
+            let epoch = &*self.epoch;
             let polled = py.detach(|| {
-                let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut epoch = epoch.lock().unwrap_or_else(PoisonError::into_inner);
                 epoch.poll(left.min(SIGNAL_INTERVAL))
             });
             match polled {
