@@ -16,7 +16,7 @@ from .arrays import torch_column
 from .dataset import ShardDataset
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
-from .explanation import Explanation, transform_steps
+from .explanation import Explanation, stream_notes, transform_steps
 from .samplers import Order, native_order
 
 __all__ = ["DataLoader"]
@@ -45,6 +45,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         quarantine: a file that gets a JSON line for each bad sample.
         split: "rank" shares the samples out among the ranks of a distributed job.
         rank, world_size: this process's share, where it cannot be found.
+        remainder: how ranks get equal counts: "pad" repeats the first samples, "drop" leaves the last ones out.
         decoder, io: as in `ShardDataset`, where they say something else than "auto".
         shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
     """
@@ -79,6 +80,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         split: str | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        remainder: str = "pad",
         decoder: str = "auto",
         io: str = "auto",
         shuffle_window: int | None = None,
@@ -118,6 +120,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.split = split
         self.rank = rank
         self.world_size = world_size
+        self.remainder = remainder
         self.decoder = decoder
         self.io = io
         self.shuffle_window = shuffle_window
@@ -130,7 +133,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             return
         seed = order.seed if seed is None else seed
         if sampler is None:
-            order = replace(order, split=ranks.resolve(split, rank, world_size, stacklevel=3))
+            order = replace(order, split=ranks.resolve(split, rank, world_size, stacklevel=3), remainder=remainder)
+        elif (split, rank, world_size) != (None, None, None):
+            warnings.warn("split, rank and world_size without effect: the sampler shares samples out", stacklevel=2)
         options = {
             "batch_size": batch_size,
             "drop_last": drop_last,
@@ -201,7 +206,10 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             native=("read", "decode", *native, "batch"),
             python=target,
             reasons=("target_transform is a Python function, called for each row",) if target else (),
-            notes=(f"{decode} decode threads, {read} reader threads, seed {self._engine.options['seed']}",),
+            notes=(
+                f"{decode} decode threads, {read} reader threads, seed {self._engine.options['seed']}",
+                *stream_notes(self.dataset),
+            ),
         )
 
     def _finish(self, batch: _native.Batch) -> Any:
@@ -211,13 +219,15 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             last = columns[-1]
             values = last.tolist() if torch.is_tensor(last) and last.ndim == 1 else list(last)
             columns[-1] = torch.utils.data.default_collate([target_transform(value) for value in values])
-        if self.pin_memory and torch.accelerator.is_available():
+        if self.pin_memory and getattr(torch, "accelerator", torch.cuda).is_available():
             columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
         return columns[0] if isinstance(self.dataset.fields, str) else columns
 
     def _warn_of_idle_options(self, has_sampler: bool) -> None:
         defaults = {"dtype": None, "layout": "NCHW", "on_error": "raise", "max_errors": None, "quarantine": None}
-        defaults |= {"shuffle_window": None}
+        defaults |= {"shuffle_window": None, "remainder": "pad"}
+        if not isinstance(self.dataset, ShardDataset):
+            defaults |= {"decoder": "auto", "io": "auto"}
         if not has_sampler:
             # A sampler that is given shares samples out as it likes; ours never splits them again.
             defaults |= {"split": None, "rank": None, "world_size": None}

@@ -6,6 +6,7 @@ import operator
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,9 @@ class ShardDataset:
                     f"the shards of {self.patterns} are not those that this data set was made with",
                     hint="make the data set anew",
                 )
+            if self._fingerprint is None:
+                for sentence in shards.warnings:
+                    warnings.warn(sentence, stacklevel=4)
             self._fingerprint = shards.fingerprint
             self._shards = shards
         return self._shards

@@ -37,6 +37,8 @@ def native_loader(
     """A native loader; `num_workers` are threads, 0 for all cores."""
     if not isinstance(seed, int):
         raise InvalidOptionError(f"seed={seed!r} is no integer")
+    if shuffle_window is not None and not shuffle:
+        raise InvalidOptionError(f"shuffle_window={shuffle_window} without shuffle", hint="give shuffle=True with it")
     for name, value in (("rank", split.rank), ("world_size", split.world_size), ("num_workers", num_workers)):
         if value < 0:
             raise InvalidOptionError(f"{name}={value} is negative")

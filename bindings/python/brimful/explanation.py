@@ -31,6 +31,16 @@ class Explanation:
         return "\n".join(lines)
 
 
+def stream_notes(dataset) -> tuple[str, ...]:
+    """What it costs that a data set is a stream, if it is one."""
+    if not dataset.is_stream:
+        return ()
+    return (
+        "a stream of shards: no length, no samples by number, shuffled through a window instead of exactly, "
+        'resumed by reading up to the place; uncompressed shards, or access="indexed", have none of these limits',
+    )
+
+
 def transform_steps(names: tuple[str, ...], python: tuple) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Native and Python steps of a transform, by name."""
     return names, tuple(getattr(step, "__qualname__", type(step).__name__) for step in python)

@@ -13,7 +13,7 @@ from .arrays import converter
 from .dataset import ShardDataset
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
-from .explanation import Explanation
+from .explanation import Explanation, stream_notes
 
 __all__ = ["Loader"]
 
@@ -35,6 +35,7 @@ class Loader(Controls):
             the number of samples in the window.
         split: "rank" shares the samples out among the ranks of a distributed job.
         rank, world_size: this process's share, where it cannot be found.
+        remainder: how ranks get equal counts: "pad" repeats the first samples, "drop" leaves the last ones out.
         on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
         max_errors: bad samples allowed an epoch, as a count (int) or a share (float).
         quarantine: a file that gets a JSON line for each bad sample.
@@ -57,6 +58,7 @@ class Loader(Controls):
         split: str | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        remainder: str = "pad",
         on_error: str = "raise",
         max_errors: float | None = None,
         quarantine: str | os.PathLike | None = None,
@@ -90,6 +92,7 @@ class Loader(Controls):
             "max_errors": max_errors,
             "quarantine": quarantine,
             "split": ranks.resolve(split, rank, world_size, stacklevel=3),
+            "remainder": remainder,
         }
         self._engine = Engine(dataset, options)
 
@@ -104,7 +107,7 @@ class Loader(Controls):
             native=("read", "decode", *self.dataset.compiled.names, "batch"),
             python=python,
             reasons=("target_transform is a Python function, called for each row",) if python else (),
-            notes=(f"{decode} decode threads, {read} reader threads",),
+            notes=(f"{decode} decode threads, {read} reader threads", *stream_notes(self.dataset)),
         )
 
     def _finish(self, batch: _native.Batch) -> Any:
