@@ -94,6 +94,15 @@ fn decoder(backend: Backend) -> ImageDecoder {
     ImageDecoder::new(DecodeOptions { backend, ..DecodeOptions::default() }).unwrap()
 }
 
+/// The whole picture; none where only libjpeg-turbo can decode it and is not built.
+fn whole(decoder: &mut ImageDecoder, bytes: &[u8]) -> Option<Vec<u8>> {
+    match decoder.decode(bytes, None) {
+        Ok(pixels) => Some(pixels.to_vec()),
+        Err(error) if error.kind() == ErrorKind::Unsupported && !backends().contains(&"turbo") => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 fn decode(bytes: &[u8], options: DecodeOptions) -> Result<Vec<u8>> {
     ImageDecoder::new(options)?.decode(bytes, None).map(|pixels| pixels.to_vec())
 }
@@ -108,7 +117,7 @@ fn regions_at_every_offset_are_parts_of_the_whole() {
         let step = if backend == Backend::Zune { 13 } else { 1 };
         for coding in codings() {
             let bytes = jpeg_of(WIDTH, HEIGHT, coding);
-            let whole = decoder.decode(&bytes, None).unwrap().to_vec();
+            let Some(whole) = whole(&mut decoder, &bytes) else { continue };
             let whole = Pixels::packed(&whole, Region::full(WIDTH, HEIGHT), 3).unwrap();
             let columns = (0..WIDTH).step_by(step).flat_map(|x| [(x, 0), (x, 17), (x, HEIGHT - 3)]);
             let rows = (0..HEIGHT).step_by(step).flat_map(|y| [(0, y), (33, y), (WIDTH - 3, y)]);
@@ -240,7 +249,7 @@ fn grey_is_the_luma_of_the_colours() {
     for backend in built() {
         for coding in codings() {
             let bytes = jpeg_of(40, 30, coding);
-            let colours = decode(&bytes, DecodeOptions { backend, ..DecodeOptions::default() }).unwrap();
+            let Some(colours) = whole(&mut decoder(backend), &bytes) else { continue };
             let luma = |pixel: &[u8]| {
                 let weighted = 19595 * u32::from(pixel[0]) + 38470 * u32::from(pixel[1]) + 7471 * u32::from(pixel[2]);
                 ((weighted + 0x8000) >> 16) as u8
