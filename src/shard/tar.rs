@@ -268,7 +268,8 @@ impl Scanner {
         if read.is_err() {
             self.doubt = Doubt::Member;
         }
-        self.skip(head.data_offset(), read?)
+        self.offset = block_end(head.data_offset(), read?)?;
+        Ok(Step::On)
     }
 
     /// A member: what its header says, overruled by the extended headers before it.
@@ -311,25 +312,17 @@ impl Scanner {
         };
         if self.doubt.take().concerns(self.next.start, head) {
             let message = format!("{} has lost its extended header", shown(&self.name));
-            return Err(damage(ErrorKind::BadHeader, message, header_offset, end));
+            return Err(damage(ErrorKind::BadHeader, message, header_offset, block_end(offset, size)?));
         }
         self.next.clear();
         self.data_end = end;
-        self.skip(offset, size)?;
+        self.offset = block_end(offset, size)?;
         if sparse {
             self.report.sparse += 1;
             return Ok(Step::On);
         }
         self.report.count(kind);
         Ok(Step::Member(Found { header_offset, offset, size, kind }))
-    }
-
-    /// Moves to the block behind `size` bytes of data at `offset`.
-    fn skip(&mut self, offset: u64, size: u64) -> Result<Step, Stop> {
-        let padded = size.checked_next_multiple_of(BLOCK as u64).and_then(|padded| offset.checked_add(padded));
-        self.offset = padded
-            .ok_or_else(|| damage(ErrorKind::Truncated, "a member ends beyond any file's end", offset, offset))?;
-        Ok(Step::On)
     }
 
     /// Goes on at the next valid header behind `from`; `false` when there is none.
@@ -409,6 +402,12 @@ fn sparse_map_end(window: &mut impl Window, data_offset: u64, mut goes_on: bool)
         goes_on = block.get(504).is_some_and(|&byte| byte != 0);
     }
     Ok(end)
+}
+
+/// The first block behind `size` bytes of data at `offset`.
+fn block_end(offset: u64, size: u64) -> Result<u64, Stop> {
+    let padded = size.checked_next_multiple_of(BLOCK as u64).and_then(|padded| offset.checked_add(padded));
+    padded.ok_or_else(|| damage(ErrorKind::Truncated, "a member ends beyond any file's end", offset, offset))
 }
 
 fn damage(kind: ErrorKind, message: impl Into<String>, place: u64, from: u64) -> Stop {

@@ -62,7 +62,10 @@ pub(super) fn find_header(window: &mut impl Window, from: u64) -> Result<Search>
             search.content_end = at + whole_blocks.min(bytes.len()) as u64;
         }
         if bytes.len() < CHUNK + BLOCK {
-            search.end = at + bytes.len() as u64;
+            // The search may have begun behind the end, where the padding of the last member should be.
+            let end = at + bytes.len() as u64;
+            search.end = window.len().map_or(end, |len| len.min(end));
+            search.content_end = search.content_end.min(search.end);
             return Ok(search);
         }
         at += CHUNK as u64;

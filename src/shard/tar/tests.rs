@@ -281,6 +281,11 @@ fn resync_goes_on_behind_damage_and_counts_what_is_lost() {
     let mut lost_long_name = a().member("L", b'L', &[b'n'; 120]).file(&full_name, b"2").file("c", b"").end();
     lost_long_name[1024 + 148] ^= 1;
     check(&lost_long_name, "a:1 c:0", &[(1024, 1024), (2048, 1024)], false);
+    // Where the search begins, the grid of blocks does: a header without magic is found only there.
+    let old = |header: &mut Header| header.as_mut_bytes()[257..265].fill(0);
+    let mut lost_pax = a().pax(b'x', &[("path", "longer/b")]).file("b", b"2").header("c", b'0', old).end();
+    lost_pax[1024 + 148] ^= 1;
+    check(&lost_pax, "a:1 c:0", &[(1024, 1024), (2048, 1024)], false);
     let mut lost_header = a().file("b", b"2").pax(b'x', &[("path", "long")]).file("c", b"").end();
     lost_header[1024 + 148] ^= 1;
     check(&lost_header, "a:1 long:0", &[(1024, 1024)], false);
