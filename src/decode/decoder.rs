@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::jpeg::{self, Header};
+use super::pixels::room;
 use super::repair::Repairs;
 #[cfg(feature = "turbo")]
 use super::turbo::{Layout, Turbo};
@@ -279,10 +280,7 @@ impl Scratch {
         let pixels = Pixels::strided(data, region, placed.channels, placed.stride)?;
         let stride = region.width as usize * usize::from(channels);
         let size = stride * region.height as usize;
-        if self.raw.len() < size {
-            self.raw.resize(size, 0);
-        }
-        work(&pixels, &mut self.raw[..size]);
+        work(&pixels, room(&mut self.raw, size));
         std::mem::swap(&mut self.raw, &mut self.pixels);
         Ok(Placed { region, channels, start: 0, stride })
     }

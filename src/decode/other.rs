@@ -6,6 +6,7 @@ use std::io::Cursor;
 
 use image::{ColorType, ImageDecoder as _, ImageError, ImageReader, Limits};
 
+use super::pixels::room;
 use super::{ColorMode, DecodeOptions, ImageFormat, ImageInfo, Orientation, color, exif};
 use crate::{Error, ErrorKind, Result};
 
@@ -45,10 +46,7 @@ pub(super) fn decode(
     }
     let color = decoder.color_type();
     let size = usize::try_from(decoder.total_bytes()).map_err(|_| too_large(info))?;
-    if raw.len() < size {
-        raw.resize(size, 0);
-    }
-    let raw = &mut raw[..size];
+    let raw = room(raw, size);
     decoder.read_image(raw).map_err(|error| failed(error, info.format))?;
     narrow(raw, color, options.mode, pixels)
 }
@@ -58,11 +56,7 @@ fn narrow(raw: &[u8], color: ColorType, mode: ColorMode, pixels: &mut Vec<u8>) -
     let channels = usize::from(color.channel_count());
     let pixel_bytes = usize::from(color.bytes_per_pixel());
     let count = raw.len() / pixel_bytes.max(1);
-    let size = count * usize::from(mode.channels());
-    if pixels.len() < size {
-        pixels.resize(size, 0);
-    }
-    let pixels = &mut pixels[..size];
+    let pixels = room(pixels, count * usize::from(mode.channels()));
     let wide = |bytes: &[u8], channel: usize| -> u8 {
         match (pixel_bytes / channels.max(1), bytes.get(channel * 2..channel * 2 + 2)) {
             (2, Some(&[low, high])) => color::eight_bits(u16::from_ne_bytes([low, high])),

@@ -173,6 +173,15 @@ impl<'a> Pixels<'a> {
     }
 }
 
+/// The first `size` bytes of a scratch buffer, which grows if it must; what it held may be lost.
+pub(super) fn room(buffer: &mut Vec<u8>, size: usize) -> &mut [u8] {
+    if buffer.len() < size {
+        // Not resized: that would copy the old bytes and write zeros that the system gives for nothing.
+        *buffer = vec![0; size];
+    }
+    &mut buffer[..size]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use turbojpeg_sys as sys;
 
 use super::jpeg::Header;
+use super::pixels::room;
 use super::{DecodeOptions, JpegProcess, Region, Truncated};
 use crate::{Error, ErrorKind, Result};
 
@@ -97,10 +98,7 @@ impl Turbo {
         }
         let row = window.width as usize * usize::from(layout.channels());
         let size = row.checked_mul(window.height as usize).ok_or_else(|| too_large(window))?;
-        if pixels.len() < size {
-            pixels.resize(size, 0);
-        }
-        handle.pixels(bytes, header, layout, row, &mut pixels[..size], allow_cut)?;
+        handle.pixels(bytes, header, layout, row, room(pixels, size), allow_cut)?;
         self.handle = Some(handle);
         Ok(window)
     }

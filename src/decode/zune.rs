@@ -9,6 +9,7 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::errors::DecodeErrors;
 
 use super::jpeg::Header;
+use super::pixels::room;
 use super::{DecodeOptions, JpegProcess, Truncated};
 use crate::{Error, ErrorKind, Result};
 
@@ -44,10 +45,7 @@ pub(super) fn decode(
 ) -> Result<()> {
     check(header)?;
     let size = header.width as usize * header.height as usize * 3;
-    if pixels.len() < size {
-        pixels.resize(size, 0);
-    }
-    let pixels = &mut pixels[..size];
+    let pixels = room(pixels, size);
     let bytes = if guard(bytes, header, copy) { copy.as_slice() } else { bytes };
     let allow_cut = options.truncated == Truncated::Allow && !header.jpeg.complete;
     let settings = DecoderOptions::default()
