@@ -281,6 +281,7 @@ fn resync_goes_on_behind_damage_and_counts_what_is_lost() {
     let mut lost_long_name = a().member("L", b'L', &[b'n'; 120]).file(&full_name, b"2").file("c", b"").end();
     lost_long_name[1024 + 148] ^= 1;
     check(&lost_long_name, "a:1 c:0", &[(1024, 1024), (2048, 1024)], false);
+    check(&lost_pax[..2048 + 513], "a:1", &[(1024, 1024), (2048, 513)], true);
     // Where the search begins, the grid of blocks does: a header without magic is found only there.
     let old = |header: &mut Header| header.as_mut_bytes()[257..265].fill(0);
     let mut lost_pax = a().pax(b'x', &[("path", "longer/b")]).file("b", b"2").header("c", b'0', old).end();
