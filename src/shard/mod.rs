@@ -9,19 +9,19 @@ pub mod filesystem;
 #[expect(unsafe_code, reason = "maps a file and guards the map against SIGBUS")]
 pub mod map;
 pub mod read;
+mod sniff;
+mod compressed;
+mod tar;
+mod members;
+mod stream;
+mod fingerprint;
+mod index;
+mod cache;
 pub mod brace;
 pub mod list;
 pub mod set;
 pub mod writer;
 pub(crate) mod draft;
-mod tar;
-mod members;
-mod sniff;
-mod compressed;
-mod stream;
-mod fingerprint;
-mod index;
-mod cache;
 
 use std::ops::Range;
 use std::path::Path;
