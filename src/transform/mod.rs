@@ -71,6 +71,7 @@ mod step;
 mod geometry;
 mod axis;
 mod crop;
+mod size;
 mod resize;
 mod value;
 

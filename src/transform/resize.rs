@@ -1,14 +1,15 @@
 //! Resampling decoded pixels into the output, one pass a stage, straight into the caller's slice.
 //!
 //! What to resample is a [`Geometry`]'s decision; the filters' arithmetic is fast_image_resize's, which follows
-//! PIL's rule: the filter widens by the factor of the shrinking, its weights add up to 1, rounding to `u8`
-//! happens after each axis. Measured against Pillow 13 on photos, bilinear is off by 1 at most (mean 0.15) and
-//! bicubic by 2 (mean 0.004); nearest, copies and fill are the same.
+//! PIL's rule: the filter widens by the factor of the shrinking, its weights add up to 1, across comes before
+//! down, rounding to `u8` happens after each. Against Pillow 13, on photos, 0.2 to 1.6 % of the bytes differ, by
+//! 1 or 2; only bicubic resizes of tall pictures, which that version does down first, differ by more where
+//! overshoots are clipped (0.002 % of the bytes). Nearest, copies and fill are the same bytes.
 
 use fast_image_resize as fir;
 use fast_image_resize::images::{TypedCroppedImage, TypedCroppedImageMut, TypedImage, TypedImageRef};
 
-use super::arguments::{ResizeSize, Size};
+use super::arguments::Size;
 use super::geometry::{Filter, Geometry, Stage};
 use crate::decode::{Pixels, Region};
 use crate::{Error, ErrorKind, Result};
@@ -197,8 +198,9 @@ impl<'a> Input<'a> {
         output: &mut Output<'_>,
     ) -> Result<()> {
         let [left, top, width, height] = stage.source_box();
-        if filter == Filter::Bicubic && stage.x.is_scaled() && stage.y.is_scaled() {
-            // Across first, as PIL does it: where overshoots are clipped between the axes, the order shows.
+        if stage.x.is_scaled() && stage.y.is_scaled() {
+            // Across first, as PIL does it: the numbers between the axes are rounded and clipped, so the order
+            // shows. It costs no time: the fewer columns make up for the rows that are done twice.
             let rows = self.window.height;
             let size = Size { height: rows, width: output.content.width };
             let row_bytes = size.width as usize * N;
@@ -339,68 +341,9 @@ fn paint(pixels: &mut [u8], fill: [u8; 3], channels: usize) {
     }
 }
 
-/// The size that `Resize` gives an image, by torchvision's rule: the side that follows is cut, not rounded.
-///
-/// # Errors
-///
-/// [`ErrorKind::InvalidOption`] if a side becomes 0, [`ErrorKind::Limit`] if one cannot be counted.
-pub(super) fn resized(width: u32, height: u32, size: ResizeSize, max_size: Option<u32>) -> Result<Size> {
-    let (short, long) = (width.min(height), width.max(height));
-    let scaled = |side: u32, by: u32, over: u32| -> Result<u32> {
-        let exact = (u64::from(side) * u64::from(by)) as f64 / f64::from(over);
-        if exact > f64::from(u32::MAX) {
-            let message = format!("an image of {width}x{height} is resized to {exact} pixels on a side");
-            return Err(Error::new(ErrorKind::Limit, message));
-        }
-        Ok(exact as u32)
-    };
-    let (new_short, new_long) = match (size, max_size) {
-        (ResizeSize::Exact(size), _) => return Ok(size),
-        (ResizeSize::Longer, max_size) => {
-            let max_size = max_size.unwrap_or(long);
-            (scaled(max_size, short, long)?, max_size)
-        }
-        (ResizeSize::Shorter(side), max_size) => {
-            let new_long = scaled(side, long, short)?;
-            match max_size {
-                Some(max_size) if new_long > max_size => (scaled(max_size, side, new_long)?, max_size),
-                _ => (side, new_long),
-            }
-        }
-    };
-    if new_short == 0 {
-        let message = format!("an image of {width}x{height} is so narrow that its resize has no pixels");
-        return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("resize to [height, width]"));
-    }
-    let (width, height) = if width <= height { (new_short, new_long) } else { (new_long, new_short) };
-    Ok(Size { height, width })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_longer_side_is_cut_as_in_torchvision() {
-        let check = |(width, height): (u32, u32), size, max_size, (w, h): (u32, u32)| {
-            let resized = resized(width, height, size, max_size).unwrap();
-            assert_eq!((resized.width, resized.height), (w, h), "{width}x{height} {size:?} {max_size:?}");
-        };
-        check((500, 375), ResizeSize::Shorter(256), None, (341, 256));
-        check((375, 500), ResizeSize::Shorter(256), None, (256, 341));
-        check((500, 333), ResizeSize::Shorter(256), None, (384, 256));
-        check((500, 333), ResizeSize::Shorter(256), Some(300), (300, 200));
-        check((500, 333), ResizeSize::Longer, Some(100), (100, 66));
-        check((7, 7), ResizeSize::Exact((3, 9).into()), None, (9, 3));
-        check((1, 100), ResizeSize::Shorter(2), None, (2, 200));
-    }
-
-    #[test]
-    fn sizes_out_of_reach_are_errors() {
-        let kind = |width, height, size, max_size| resized(width, height, size, max_size).unwrap_err().kind();
-        assert_eq!(kind(1, 3000, ResizeSize::Longer, Some(10)), ErrorKind::InvalidOption);
-        assert_eq!(kind(1, u32::MAX, ResizeSize::Shorter(2), None), ErrorKind::Limit);
-    }
 
     #[test]
     fn rows_of_any_length_are_reversed() {

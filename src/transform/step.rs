@@ -5,7 +5,7 @@
 use super::arguments::{Fill, Interpolation, Padding, PaddingMode, ResizeSize, Size};
 use super::geometry::{Canvas, Filter};
 use super::value::{Dtype, ValueOps};
-use super::{SampleRng, Transform, crop, resize};
+use super::{SampleRng, Transform, crop, size};
 use crate::decode::Region;
 use crate::{Error, ErrorKind, Result};
 
@@ -92,7 +92,7 @@ impl Step {
                 canvas.crop(crop::center_crop(canvas.width(), canvas.height(), size));
             }
             Self::Resize { size, max_size, filter } => {
-                let Size { width, height } = resize::resized(width, height, size, max_size)?;
+                let Size { width, height } = size::resized(width, height, size, max_size)?;
                 canvas.resize(width, height, filter);
             }
             Self::Pad { padding, fill } => canvas.pad(padding, fill)?,
@@ -118,7 +118,7 @@ impl Step {
             | Self::CenterCrop { size }
             | Self::Resize { size: ResizeSize::Exact(size), .. } => Some(size),
             Self::Resize { size, max_size, .. } => {
-                before.and_then(|Size { width, height }| resize::resized(width, height, size, max_size).ok())
+                before.and_then(|Size { width, height }| size::resized(width, height, size, max_size).ok())
             }
             Self::Pad { padding: Padding { left, top, right, bottom }, .. } => {
                 let Size { width, height } = before?;
