@@ -118,7 +118,10 @@ def run_python(code: str, **arguments) -> subprocess.CompletedProcess:
 
 def test_ctrl_c_ends_a_wait_within_a_second(large):
     """One batch of many large photos: it takes far longer than anyone here will wait."""
+    # A job in the background of a shell is born with Ctrl-C ignored, and so are its children.
     code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import brimful
 from brimful import transforms as T
 dataset = brimful.ShardDataset([{large!r}] * 1000, fields="jpg", transform=T.Resize((16, 16)))
