@@ -28,7 +28,8 @@ pub(super) struct Arguments {
 }
 
 const EXAMPLES: &str = "\
-Shards are given as paths, folders, globs or brace patterns; quote patterns so that the shell leaves them alone.
+Shards are given as paths, folders, globs or brace patterns; quote patterns so that the shell
+leaves them alone.
 
 Examples:
   brimful demo                                     a first look, without any data
@@ -128,8 +129,8 @@ Examples:
   brimful ls -l 'train-{000000..000146}.tar'
   brimful ls --json data/ | jq .key
 
-With --json each line is {\"shard\", \"key\", \"fields\": {EXT: {\"offset\", \"size\"}}}. What stands before damage is listed, the damage
-is told on standard error, and the exit code is 1.";
+With --json each line is {\"shard\", \"key\", \"fields\": {EXT: {\"offset\", \"size\"}}}.
+What stands before damage is listed, the damage is told on standard error, and the exit code is 1.";
 
 #[derive(Debug, Args)]
 pub(super) struct LsArgs {
@@ -266,8 +267,9 @@ Examples:
   brimful bench loader --shards 'train-{000000..000146}.tar' --batch-size 512
   brimful bench loader --threads 8 --epochs 2 --json --out loader.json
 
-Images go through RandomResizedCrop(224), a flip, and normalising to floats. `no loader` is the same work on the same
-threads without queues, batches and order; pipeline efficiency is the loader's share of it.";
+Images go through RandomResizedCrop(224), a flip, and normalising to floats. `no loader` is the
+same work on the same threads without queues, batches and order; pipeline efficiency is the
+loader's share of it.";
 
 /// Who decodes JPEG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
