@@ -45,7 +45,6 @@ struct Counter {
     items: AtomicU64,
     failures: AtomicU64,
     busy_ns: AtomicU64,
-    wait_ns: AtomicU64,
 }
 
 /// The live counters of a loader.
@@ -62,7 +61,7 @@ pub(crate) struct Counters {
     batches: AtomicU64,
     skipped: AtomicU64,
     replaced: AtomicU64,
-    /// Nanoseconds from `epoch_of_clock` to the first batch, 0 while there is none.
+    /// Nanoseconds from `started` to the first batch, 0 while there is none.
     first_batch_ns: AtomicU64,
     started: Instant,
     decode_threads: usize,
@@ -157,7 +156,7 @@ impl Counters {
                 items: counter.items.load(Relaxed),
                 failures: counter.failures.load(Relaxed),
                 busy_share: share(busy_s, threads),
-                wait_share: share(wait_s + seconds(&counter.wait_ns), threads),
+                wait_share: share(wait_s, threads),
             }
         });
         let first = self.first_batch_ns.load(Relaxed);
