@@ -10,6 +10,7 @@ use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 use crossbeam::sync::WaitGroup;
 
 use super::Batch;
+use super::assembly::Finished;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
 use super::stats::Counters;
@@ -53,7 +54,8 @@ pub(crate) struct Run {
     pool: Option<rayon::ThreadPool>,
     readers: Vec<std::thread::JoinHandle<()>>,
     pid: u32,
-    early: BTreeMap<u64, Output>,
+    /// What came before its turn, by its place in the sequence; `None` is the end of an epoch.
+    early: BTreeMap<u64, Option<Finished>>,
     next: u64,
     /// The epoch whose batches come next, and the samples of it that were delivered.
     pub(crate) epoch: u64,
@@ -123,13 +125,12 @@ impl Run {
                 planner: Arc::clone(&planner),
                 queue: queue.clone(),
                 stopped: stopped.clone(),
-                output: finished.clone(),
                 checked: HashMap::new(),
                 cold: READS_AFTER_COLD,
             };
             let (over, failed) = (ended.clone(), finished.clone());
             let spawned = std::thread::Builder::new().name(format!("brimful-read-{n}")).spawn(move || {
-                if let Err(error) = unpanicked(|| reader.run()) {
+                if let Err(error) = unpanicked(|| reader.run()).flatten() {
                     let _ = failed.send(Output::Failed(error));
                 }
                 drop(over);
@@ -157,28 +158,27 @@ impl Run {
             return Err(Error::new(ErrorKind::Cancelled, message).with_hint(hint));
         }
         let deadline = Instant::now().checked_add(timeout.min(WAIT_MAX)).unwrap_or_else(Instant::now);
-        let output = loop {
-            if let Some(output) = self.early.remove(&self.next) {
-                break output;
+        let in_turn = loop {
+            if let Some(in_turn) = self.early.remove(&self.next) {
+                break in_turn;
             }
             match self.output.recv_deadline(deadline) {
                 Ok(Output::Failed(error)) => return Ok(Next::Batch(Err(error))),
-                Ok(Output::Batch(finished)) => drop(self.early.insert(finished.sequence, Output::Batch(finished))),
-                Ok(Output::EpochEnd { sequence }) => drop(self.early.insert(sequence, Output::EpochEnd { sequence })),
+                Ok(Output::Batch(finished)) => drop(self.early.insert(finished.sequence, Some(finished))),
+                Ok(Output::EpochEnd { sequence }) => drop(self.early.insert(sequence, None)),
                 Err(RecvTimeoutError::Timeout) => return Ok(Next::Pending),
                 // Only an epoch without a single batch ends the threads by itself.
                 Err(RecvTimeoutError::Disconnected) => return Ok(Next::EpochEnd),
             }
         };
         self.next += 1;
-        Ok(match output {
-            Output::Failed(error) => Next::Batch(Err(error)),
-            Output::EpochEnd { .. } => {
+        Ok(match in_turn {
+            None => {
                 self.epoch += 1;
                 self.position = 0;
                 Next::EpochEnd
             }
-            Output::Batch(finished) => {
+            Some(finished) => {
                 let _ = self.permits.try_send(());
                 match finished.batch {
                     Some(batch) => {
@@ -232,7 +232,6 @@ struct Reader {
     planner: Arc<Mutex<Planner>>,
     queue: Sender<Job>,
     stopped: Receiver<()>,
-    output: Sender<Output>,
     /// For each shard, the batch for which its file was last looked at.
     checked: HashMap<usize, u64>,
     /// Samples for which storage is still asked ahead; where all bytes are in memory that would be a call for nothing.
@@ -240,20 +239,16 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(mut self) {
+    /// Works until the run is stopped or has nothing to give.
+    ///
+    /// # Errors
+    /// When no further batch can be begun: the run is over then.
+    fn run(mut self) -> Result<()> {
         loop {
             let task = self.planner.lock().unwrap_or_else(PoisonError::into_inner).next();
-            match task {
-                None => return,
-                Some(Err(error)) => {
-                    let _ = self.output.send(Output::Failed(error));
-                    return;
-                }
-                Some(Ok(task)) => {
-                    if self.forward(task).is_none() {
-                        return;
-                    }
-                }
+            let Some(task) = task.transpose()? else { return Ok(()) };
+            if self.forward(task).is_none() {
+                return Ok(());
             }
         }
     }

@@ -349,7 +349,7 @@ fn kept(bytes: &bytes::Bytes, sample: &RawSample) -> bytes::Bytes {
 }
 
 /// Runs `work`; a panic in it becomes an error, since one bad sample must not end a process that trains for days.
-pub(crate) fn unpanicked(work: impl FnOnce()) -> Result<()> {
+pub(crate) fn unpanicked<T>(work: impl FnOnce() -> T) -> Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(|_| {
         let error = Error::new(ErrorKind::Cancelled, "a thread of the loader failed inside");
         error.with_hint("please report it, with the message that it printed")
