@@ -9,9 +9,9 @@ mkdir -p "$results"
 cargo bench --locked --no-default-features --features "$FEATURES" --benches
 
 scripts/setup-python.sh test
+scripts/setup-python.sh bench
 venv=$(cd "${VENV:-.venv}" && pwd)
-case $FEATURES in *turbo*) native=(--features turbo) ;; *) native=() ;; esac
-VIRTUAL_ENV=$venv "$venv/bin/maturin" develop --release --locked --quiet --skip-install "${native[@]+"${native[@]}"}"
+build_extension "$venv" --release
 if [ ! -d "$results/data" ]; then
     photos=${PHOTOS:-}
     if [ -z "$photos" ]; then
