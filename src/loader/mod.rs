@@ -70,6 +70,8 @@ pub struct Loader {
 struct Shared {
     dataset: Dataset,
     config: LoaderConfig,
+    /// See [`fingerprint`]: made once, since every state carries it.
+    fingerprint: u64,
     quarantine: Arc<Quarantine>,
     allocator: Arc<dyn HostAllocator>,
     counters: Mutex<Option<Arc<Counters>>>,
@@ -134,10 +136,12 @@ impl Loader {
         allocator: Arc<dyn HostAllocator>,
     ) -> Result<Self> {
         let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine)?);
+        let fingerprint = fingerprint(&dataset, &config);
         Ok(Self {
             shared: Arc::new(Shared {
                 dataset,
                 config,
+                fingerprint,
                 quarantine,
                 allocator,
                 counters: Mutex::new(None),
@@ -247,7 +251,7 @@ impl Loader {
             epoch: place.delivered_epoch,
             position: place.delivered as u64,
             world_size: self.shared.config.split.world_size as u64,
-            fingerprint: self.shared.fingerprint(),
+            fingerprint: self.shared.fingerprint,
         }
     }
 
@@ -257,7 +261,7 @@ impl Loader {
     /// [`StateMismatch`](crate::ErrorKind::StateMismatch) when it belongs to another seed, data set or version.
     pub fn load_state(&self, state: &State) -> Result<()> {
         let config = &self.shared.config;
-        let position = state.position_under(config.split, config.seed, self.shared.fingerprint())?;
+        let position = state.position_under(config.split, config.seed, self.shared.fingerprint)?;
         if self.shared.dataset.index().is_none() && state.world_size != config.split.world_size as u64 {
             let message = format!(
                 "the saved state is of {} ranks, and a stream cannot be shared out anew in mid-epoch among {}",
@@ -272,24 +276,24 @@ impl Loader {
     }
 }
 
-impl Shared {
-    /// A number that changes with the data set and with everything that decides the order of its samples.
-    fn fingerprint(&self) -> u64 {
-        let (kind, window) = match self.config.shuffle {
-            Shuffle::None => (0, 0),
-            Shuffle::Global => (1, 0),
-            Shuffle::Window { shards } => (2, shards as u64),
-        };
-        let mut parts = vec![self.dataset.fingerprint(), kind, window];
-        if self.dataset.index().is_none() {
-            parts.push(self.config.shuffle_samples as u64);
-            let bytes = self.dataset.paths().iter().flat_map(|path| path.as_os_str().as_encoded_bytes());
-            parts.extend(bytes.map(|&byte| u64::from(byte)));
-        }
-        // Any mixer does that is the same in every version; the sample's random stream is one.
-        parts.into_iter().fold(0, |mixed, part| SampleRng::new(mixed, part, 0).next_u64())
+/// A number that changes with the data set and with everything that decides the order of its samples.
+fn fingerprint(dataset: &Dataset, config: &LoaderConfig) -> u64 {
+    let (kind, window) = match config.shuffle {
+        Shuffle::None => (0, 0),
+        Shuffle::Global => (1, 0),
+        Shuffle::Window { shards } => (2, shards as u64),
+    };
+    let mut parts = vec![dataset.fingerprint(), kind, window];
+    if dataset.index().is_none() {
+        parts.push(config.shuffle_samples as u64);
+        let bytes = dataset.paths().iter().flat_map(|path| path.as_os_str().as_encoded_bytes());
+        parts.extend(bytes.map(|&byte| u64::from(byte)));
     }
+    // Any mixer does that is the same in every version; the sample's random stream is one.
+    parts.into_iter().fold(0, |mixed, part| SampleRng::new(mixed, part, 0).next_u64())
+}
 
+impl Shared {
     fn place(&self) -> std::sync::MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
