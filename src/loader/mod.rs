@@ -27,7 +27,6 @@ mod pipeline;
 mod assembly;
 mod stream;
 mod planner;
-mod route;
 mod worker;
 mod run;
 mod resume;
@@ -43,7 +42,6 @@ pub use epoch::{Epoch, Poll};
 pub use field::FieldSpec;
 pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;
-pub use route::{Lane, Observation, RouteMode, Router};
 pub use stats::{Bottleneck, Stage, StageStats, Stats};
 
 use crate::batch::{Column, HostAllocator};
@@ -172,16 +170,17 @@ impl Loader {
         Ok(Epoch::new(Arc::clone(&self.shared), run))
     }
 
-    /// Makes `epoch` the one that the next call of [`epoch`](Self::epoch) begins.
+    /// Makes `epoch` the one that the next call of [`epoch`](Self::epoch) begins, from its first sample: also one that
+    /// was begun before, which is replayed.
     ///
-    /// After [`load_state`](Self::load_state) the epoch of the state keeps its place: the usual loop sets each epoch
-    /// before it begins, the resumed one too.
+    /// Only a place that [`load_state`](Self::load_state) set and from which no epoch was begun yet stays when its own
+    /// epoch is named: the usual loop sets each epoch before it begins, the resumed one too.
     pub fn set_epoch(&self, epoch: u64) {
         let mut place = self.shared.place();
-        if place.epoch == epoch {
-            return;
+        // A position other than 0 can only be a loaded one: beginning an epoch takes it away.
+        if place.epoch != epoch || place.position == 0 {
+            *place = Place { epoch, position: 0, delivered_epoch: epoch, delivered: 0 };
         }
-        *place = Place { epoch, position: 0, delivered_epoch: epoch, delivered: 0 };
     }
 
     /// Batches of a whole epoch; `None` for a stream.

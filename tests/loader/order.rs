@@ -101,6 +101,30 @@ fn setting_the_resumed_epoch_keeps_the_resumed_place() {
 }
 
 #[test]
+fn an_epoch_that_is_set_twice_is_replayed_whole() {
+    let data = made(&[20]);
+    let build = || data.loader(|b| b.shuffle(Shuffle::Global));
+    let loader = build();
+    loader.set_epoch(2);
+    let whole = epoch_labels(&loader);
+    loader.set_epoch(2);
+    loader.set_epoch(2);
+    assert_eq!(epoch_labels(&loader), whole);
+    // A loaded place is kept once, for the epoch that goes on from it.
+    let state = brimful::loader::State { position: 4, epoch: 2, ..build().state() };
+    loader.load_state(&state).unwrap();
+    loader.set_epoch(2);
+    assert_eq!(epoch_labels(&loader), whole[4..]);
+    loader.set_epoch(2);
+    assert_eq!(epoch_labels(&loader), whole);
+    // Whoever leaves an epoch early and sets the next one stands at its start.
+    loader.set_epoch(2);
+    loader.epoch().unwrap().next().unwrap().unwrap();
+    loader.set_epoch(3);
+    assert_eq!((loader.state().epoch, loader.state().position), (3, 0));
+}
+
+#[test]
 fn a_short_epoch_that_is_resumed_at_its_end_is_followed_by_whole_ones() {
     let data = made(&[3]);
     let loader = data.loader(|b| b.batch_size(8));

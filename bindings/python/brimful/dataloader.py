@@ -17,7 +17,7 @@ from .dataset import ShardDataset
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
 from .explanation import Explanation, stream_notes, transform_steps
-from .samplers import Order, native_order
+from .samplers import Order, SeenEpoch, native_order, seen_epoch
 
 __all__ = ["DataLoader"]
 
@@ -33,7 +33,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     `explain()` says which it is, and why.
 
     On the native path `num_workers` are threads, 0 for all cores; `prefetch_factor` is the number of batches in flight.
-    Each `iter()` begins the next epoch.
+    Each `iter()` begins the next epoch; `set_epoch(e)`, or that of a `DistributedSampler`, begins epoch e, also when it
+    was begun before. A sampler that is never told goes on from epoch to epoch, where torch would repeat the first.
 
     Args:
         device: None or "cpu".
@@ -125,7 +126,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.io = io
         self.shuffle_window = shuffle_window
         order = Order(bool(shuffle)) if sampler is None else native_order(sampler, dataset)
-        self._sampler_epoch = 0
+        self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
         self._reasons = _reasons_for_torch(dataset, batch_size, order, batch_sampler, collate_fn, worker_init_fn)
         if order is None or self._reasons:
@@ -153,16 +154,20 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "remainder": order.remainder,
         }
         self._engine = Engine(dataset, options)
+        self._follow_sampler()
 
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
             return super().__iter__()
-        epoch = getattr(self.sampler, "epoch", self._sampler_epoch)
-        if epoch != self._sampler_epoch:
-            # The sampler was told an epoch; a loader that never is goes on to the next one by itself.
+        self._follow_sampler()
+        return Batches(self._engine, self._finish, self.timeout or None)
+
+    def _follow_sampler(self) -> None:
+        """Sets the epoch that a sampler was told since the last look; one that is never told goes on by itself."""
+        epoch = seen_epoch(self.sampler)
+        if epoch is not self._sampler_epoch:
             self._sampler_epoch = epoch
             self._engine.native.set_epoch(epoch)
-        return Batches(self._engine, self._finish, self.timeout or None)
 
     def __len__(self) -> int:
         if self._engine is None:

@@ -136,7 +136,10 @@ class Controls:
         return batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes `epoch` the one that the next `iter()` begins; otherwise each is one more than the last."""
+        """Makes `epoch` the one that the next `iter()` begins; otherwise each is one more than the last.
+
+        The same epoch set again is replayed. After `load_state_dict`, setting the epoch of the state keeps its place.
+        """
         self._native().set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int]:

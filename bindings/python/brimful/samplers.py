@@ -13,6 +13,14 @@ from torch.utils.data import DistributedSampler, RandomSampler, SequentialSample
 from .ranks import WHOLE, Split
 
 
+class SeenEpoch(int):
+    """The epoch of a sampler after a loader has looked at it: equal to the number it was, but recognised.
+
+    A sampler says which epoch it was told, not when; the number in its place tells apart a sampler that was told the
+    same epoch again, which means that epoch once more, from one that was told nothing since.
+    """
+
+
 @dataclass(frozen=True)
 class Order:
     """What a sampler asks for."""
@@ -35,3 +43,13 @@ def native_order(sampler: Any, dataset: Any) -> Order | None:
         split = Split(sampler.rank, sampler.num_replicas)
         return Order(sampler.shuffle, sampler.seed, split, "drop" if sampler.drop_last else "pad")
     return None
+
+
+def seen_epoch(sampler: Any) -> SeenEpoch | None:
+    """The epoch of a sampler that has one, marked as seen; the same object until the sampler is told another time."""
+    epoch = getattr(sampler, "epoch", None)
+    if not isinstance(epoch, int):
+        return None
+    if not isinstance(epoch, SeenEpoch):
+        epoch = sampler.epoch = SeenEpoch(epoch)
+    return epoch

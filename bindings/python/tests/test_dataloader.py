@@ -210,6 +210,31 @@ def test_a_distributed_sampler_splits_and_its_epoch_counts(dataset):
     assert labels(brimful.DataLoader(dataset, 8, sampler=samplers[0])) == third
 
 
+def test_a_distributed_sampler_that_is_told_the_same_epoch_again_replays_it(dataset):
+    def labels(loader):
+        return [label for _, batch in loader for label in batch.tolist()]
+
+    sampler = torch.utils.data.DistributedSampler(dataset, 2, 0, seed=4)
+    sampler.set_epoch(2)
+    loader = brimful.DataLoader(dataset, 8, sampler=sampler)
+    second = labels(loader)
+    sampler.set_epoch(2)
+    assert labels(loader) == second
+    assert labels(loader) != second, "not told: the next one"
+    assert (sampler.epoch, sorted(sampler)) == (2, sorted(set(sampler)))
+    # A loaded place stays for the loop that sets its epoch, once; a copy goes on as the original would.
+    state = {**loader.state_dict(), "epoch": 2, "position": 8}
+    loader.load_state_dict(state)
+    sampler.set_epoch(2)
+    assert labels(pickle.loads(pickle.dumps(loader))) == labels(loader) == second[8:]
+    sampler.set_epoch(2)
+    assert labels(loader) == second
+    # One that was not told keeps a loaded place too.
+    other = brimful.DataLoader(dataset, 8, sampler=torch.utils.data.DistributedSampler(dataset, 2, 0, seed=4))
+    other.load_state_dict(state)
+    assert labels(other) == second[8:]
+
+
 def test_texts_bytes_and_json_are_lists(pattern, samples):
     fields = ("txt", "json", "jpg:bytes", "__key__")
     texts, documents, data, keys = next(iter(brimful.DataLoader(brimful.ShardDataset(pattern, fields), 3)))

@@ -106,3 +106,17 @@ def test_a_shuffle_window_keeps_reads_close(dataset):
     assert sorted(labels.tolist()) == list(range(SAMPLES))
     assert len({tuple(shards[start : start + 16]) for start in (0, 16, 32)}) == 3
     assert all(len(set(shards[start : start + 16])) == 1 for start in (0, 16, 32))
+
+
+def test_an_epoch_that_is_set_again_is_replayed(dataset):
+    rows = loader(dataset)
+    rows.set_epoch(3)
+    first = collect(rows)
+    rows.set_epoch(3)
+    same(collect(rows), first)
+    state = {**rows.state_dict(), "epoch": 3, "position": 10}
+    rows.load_state_dict(state)
+    rows.set_epoch(3)
+    same(collect(rows), first[2:])
+    rows.set_epoch(3)
+    same(collect(rows), first)
