@@ -18,8 +18,10 @@ pub type RowValue = Value;
 pub enum Column {
     /// A tensor whose first dimension is the batch: images, numbers, stacked arrays.
     Tensor(HostTensor),
-    /// Texts: `txt` fields, keys, URLs, strings inside JSON.
+    /// Texts: `txt` fields, strings inside JSON.
     Texts(Vec<String>),
+    /// Keys and paths of shards (`__key__`, `__url__`): bytes as stored, usually but not necessarily UTF-8.
+    Names(Vec<Bytes>),
     /// JSON values that are no plain numbers or strings.
     Json(Vec<serde_json::Value>),
     /// Undecoded fields: views of the shard where it is mapped.
@@ -34,7 +36,7 @@ impl Column {
             Self::Tensor(tensor) => tensor.shape.first().copied().unwrap_or(0),
             Self::Texts(rows) => rows.len(),
             Self::Json(rows) => rows.len(),
-            Self::Bytes(rows) => rows.len(),
+            Self::Names(rows) | Self::Bytes(rows) => rows.len(),
         }
     }
 
@@ -63,6 +65,10 @@ pub fn collate(rows: Vec<RowValue>, pool: &Arc<BufferPool>) -> Result<Column> {
     } else if all(|v| matches!(v, Value::Bytes(_))) {
         Ok(Column::Bytes(
             rows.into_iter().filter_map(|v| if let Value::Bytes(x) = v { Some(x) } else { None }).collect(),
+        ))
+    } else if all(|v| matches!(v, Value::Name(_))) {
+        Ok(Column::Names(
+            rows.into_iter().filter_map(|v| if let Value::Name(x) = v { Some(x) } else { None }).collect(),
         ))
     } else if all(|v| matches!(v, Value::Array(_))) {
         stack(rows.iter().filter_map(|v| if let Value::Array(x) = v { Some(x) } else { None }), pool)
@@ -93,7 +99,7 @@ fn into_json(value: Value) -> serde_json::Value {
         Value::Text(text) => text.into(),
         Value::Int(int) => int.into(),
         Value::Float(float) => float.into(),
-        Value::Array(_) | Value::Bytes(_) => serde_json::Value::Null,
+        Value::Array(_) | Value::Bytes(_) | Value::Name(_) => serde_json::Value::Null,
     }
 }
 

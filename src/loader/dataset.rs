@@ -84,7 +84,8 @@ struct Inner {
 pub(crate) struct RawSample {
     /// Sample number in the data set.
     pub(crate) ordinal: u64,
-    /// The shard's path as given.
+    /// The shard's number, and its path as text for errors.
+    pub(crate) shard_number: usize,
     pub(crate) url: Arc<str>,
     /// The shard, where the bytes are views of it.
     pub(crate) shard: Option<Shard>,
@@ -211,6 +212,15 @@ impl Dataset {
         &self.0.warnings
     }
 
+    /// The path of a shard as the system's bytes; empty for a number that does not exist.
+    pub(crate) fn path_bytes(&self, shard: usize) -> Bytes {
+        self.0
+            .paths
+            .get(shard)
+            .map(|path| Bytes::copy_from_slice(path.as_os_str().as_encoded_bytes()))
+            .unwrap_or_default()
+    }
+
     fn shards(&self) -> &ShardSet {
         let Inner { shards, paths, options, identities, .. } = &*self.0;
         shards.get(|| ShardSet::new(paths.clone(), options.shards).expecting(identities))
@@ -288,7 +298,8 @@ impl Dataset {
         }
         // Only a map must be asked again whether its pages are still there; an open file would only be held.
         let shard = (footprint.files == 0 && !is_inflated).then_some(shard);
-        Ok(RawSample { ordinal: ordinal as u64, url: Arc::clone(url), shard, key: key.clone(), fields })
+        let shard_number = sample.shard();
+        Ok(RawSample { ordinal: ordinal as u64, shard_number, url: Arc::clone(url), shard, key: key.clone(), fields })
     }
 
     /// For each field asked for, the extension and byte range that the sample has for it.

@@ -35,6 +35,7 @@ type Met = Arc<Mutex<Option<Result<RawSample>>>>;
 
 /// The shard that is being read.
 struct OpenShard {
+    number: usize,
     url: Arc<str>,
     samples: Groups<Offsets, (Member, (Bytes, u64))>,
 }
@@ -154,22 +155,23 @@ impl StreamFeed {
                 self.current = None;
                 continue;
             };
-            let url = Arc::clone(&shard.url);
+            let (number, url) = (shard.number, Arc::clone(&shard.url));
             self.met += 1;
-            return Some(sample.and_then(|sample| self.raw(self.met - 1, url, sample)));
+            return Some(sample.and_then(|sample| self.raw(self.met - 1, number, url, sample)));
         }
     }
 
     fn open_shard(&mut self) -> Option<Result<()>> {
-        let path = &self.pipeline.dataset.paths()[self.shards.next()?];
+        let number = self.shards.next()?;
+        let path = &self.pipeline.dataset.paths()[number];
         let options = self.pipeline.dataset.options();
         Some(ShardStream::open(path, &options.shards).map(|stream| {
             let samples = group_by_key(Offsets(stream), &options.grouping);
-            self.current = Some(OpenShard { url: path_text(path), samples });
+            self.current = Some(OpenShard { number, url: path_text(path), samples });
         }))
     }
 
-    fn raw(&self, ordinal: u64, url: Arc<str>, sample: Sample<(Bytes, u64)>) -> Result<RawSample> {
+    fn raw(&self, ordinal: u64, number: usize, url: Arc<str>, sample: Sample<(Bytes, u64)>) -> Result<RawSample> {
         let mut fields = Vec::with_capacity(self.pipeline.dataset.fields().len());
         for spec in self.pipeline.dataset.fields() {
             let field = match spec.selector().map(|selector| sample.field(selector)) {
@@ -185,6 +187,6 @@ impl StreamFeed {
             };
             fields.push(field);
         }
-        Ok(RawSample { ordinal, url, shard: None, key: sample.key, fields })
+        Ok(RawSample { ordinal, shard_number: number, url, shard: None, key: sample.key, fields })
     }
 }

@@ -168,8 +168,8 @@ impl Worker {
         for (spec, field) in self.pipeline.dataset.fields().iter().zip(&sample.fields) {
             let value = match (&spec.source, field) {
                 (Source::Image(_), _) => continue,
-                (Source::Key, _) => Value::Text(sample.key.to_string()),
-                (Source::Url, _) => Value::Text(sample.url.to_string()),
+                (Source::Key, _) => Value::Name(sample.key.to_bytes()),
+                (Source::Url, _) => Value::Name(self.pipeline.dataset.path_bytes(sample.shard_number)),
                 (Source::Bytes(_), Some(field)) => Value::Bytes(kept(&field.bytes, sample)),
                 (Source::Value(selector), Some(field)) => {
                     Value::read(&field.extension, &kept(&field.bytes, sample), selector.path(&field.extension))

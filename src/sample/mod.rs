@@ -62,6 +62,12 @@ impl Key {
         &self.0
     }
 
+    /// The same, shared and not copied.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
     /// The key as text, if it is UTF-8.
     #[must_use]
     pub fn to_str(&self) -> Option<&str> {

@@ -58,6 +58,8 @@ pub enum Value {
     Array(Array),
     /// The bytes themselves.
     Bytes(Bytes),
+    /// A name of the file system or of an archive: bytes as stored, usually but not necessarily UTF-8.
+    Name(Bytes),
 }
 
 /// A dense array in host memory.

@@ -60,12 +60,45 @@ fn texts_json_and_bytes_stay_lists() {
     assert_eq!(json[3]["boxes"][1], 3);
     let Column::Bytes(bytes) = &columns[2] else { panic!("no bytes") };
     assert_eq!(bytes[3], vec![3u8; 3]);
-    let Column::Texts(keys) = &columns[3] else { panic!("no keys") };
+    let Column::Names(keys) = &columns[3] else { panic!("no keys") };
     assert_eq!(keys[1], "dir/1");
-    let Column::Texts(urls) = &columns[4] else { panic!("no urls") };
-    assert!(urls[0].ends_with("train-000000.tar"));
+    let Column::Names(urls) = &columns[4] else { panic!("no urls") };
+    assert!(urls[0].ends_with(b"train-000000.tar"));
     let Column::Bytes(images) = &columns[5] else { panic!("no bytes") };
     assert_eq!(images[1], jpeg(1, 20));
+}
+
+/// A tar archive of one member, without the writer, which takes keys of text alone.
+fn archive_of(name: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_ustar();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name);
+    header.set_size(data.len() as u64);
+    header.set_mode(0o644);
+    header.set_cksum();
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append(&header, data).unwrap();
+    archive.into_inner().unwrap()
+}
+
+#[test]
+fn keys_and_paths_that_are_no_text_stay_the_bytes_they_are() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.tar"));
+    std::fs::write(&path, archive_of(b"caf\xe9.cls", b"7")).unwrap();
+    let list = brimful::shard::ShardList::parse(folder.path().to_str().unwrap()).unwrap();
+    for access in [brimful::loader::Access::Indexed, brimful::loader::Access::Stream] {
+        let fields = ["__key__", "__url__", "cls"].map(str::to_owned).to_vec();
+        let dataset_options = DatasetOptions { fields, access, ..DatasetOptions::default() };
+        let dataset = brimful::loader::Dataset::open(&list, dataset_options, &|_, _| {}).unwrap();
+        let batch = Loader::builder(dataset).build().unwrap().epoch().unwrap().next().unwrap().unwrap();
+        let (Column::Names(keys), Column::Names(urls)) = (&batch.columns[0], &batch.columns[1]) else {
+            panic!("no names")
+        };
+        assert_eq!(keys[0], &b"caf\xe9"[..]);
+        assert_eq!(urls[0], path.as_os_str().as_bytes());
+        assert_eq!(numbers(&batch.columns[2]), [7]);
+    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! A batch of the library as a Python object: tensors as DLPack exporters, everything else as lists. It copies no
 //! tensor.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use brimful::batch::Column;
 use brimful::loader;
 use pyo3::IntoPyObjectExt;
@@ -56,6 +59,11 @@ fn python_column(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
     match column {
         Column::Tensor(tensor) => Tensor::new(tensor).into_py_any(py),
         Column::Texts(rows) => rows.into_py_any(py),
+        // As `os.fsdecode`: bytes that are no text come as surrogates, and go back through `os.fsencode`.
+        Column::Names(rows) => {
+            let rows: Vec<_> = rows.iter().map(|row| OsStr::from_bytes(row)).collect();
+            rows.into_py_any(py)
+        }
         Column::Json(rows) => {
             let rows: Vec<_> = rows.iter().map(|row| python_value(py, row)).collect::<PyResult<_>>()?;
             rows.into_py_any(py)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import numpy
@@ -134,3 +135,16 @@ def test_a_stream_has_no_length_and_no_random_access(tmp_path):
         with pytest.raises(TypeError, match="length"):
             len(loader)
         assert sorted(int(label) for batch in loader for label in batch) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("access", ["indexed", "stream"])
+def test_keys_and_paths_that_are_no_text_come_as_fsdecode_gives_them(tmp_path, access):
+    name = os.fsdecode(b"caf\xe9")
+    shard = write_shard(tmp_path / f"{name}.tar", [{"__key__": b"caf\xe9", "cls": b"1"}])
+    dataset = brimful.ShardDataset(tmp_path, fields=("__key__", "__url__"), access=access)
+    [(keys, urls)] = brimful.Loader(dataset, 2)
+    assert (keys, urls) == ([name], [str(shard)])
+    assert os.fsencode(keys[0]) == b"caf\xe9"
+    if access == "indexed":
+        assert dataset[0] == (name, str(shard))
+        assert dataset.key(0) == name
