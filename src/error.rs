@@ -44,6 +44,8 @@ pub enum ErrorKind {
     StateMismatch,
     /// Work that was ended before its result arrived.
     Cancelled,
+    /// A GPU, its driver or one of its libraries is missing or failed.
+    Device,
 }
 
 impl ErrorKind {
@@ -67,6 +69,7 @@ impl ErrorKind {
             Self::TooManyErrors => "too_many_errors",
             Self::StateMismatch => "state_mismatch",
             Self::Cancelled => "cancelled",
+            Self::Device => "device",
         }
     }
 }

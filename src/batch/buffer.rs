@@ -32,8 +32,11 @@ pub trait HostAllocator: Send + Sync + fmt::Debug {
 pub struct HostMemory {
     ptr: NonNull<u8>,
     len: usize,
-    release: fn(NonNull<u8>, usize),
+    release: Option<Release>,
 }
+
+/// Frees one block, given its address and length, on whichever thread lets go of it.
+pub type Release = Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>;
 
 // SAFETY: by the type's invariant the block is owned by this value alone, like a `Box<[u8]>`.
 unsafe impl Send for HostMemory {}
@@ -47,8 +50,8 @@ impl HostMemory {
     /// `ptr` must point to `len` initialised bytes, aligned to [`BUFFER_ALIGN`], owned by the caller alone and given
     /// up to the new value; `release(ptr, len)` must free them and be callable from any thread.
     #[must_use]
-    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, release: fn(NonNull<u8>, usize)) -> Self {
-        Self { ptr, len, release }
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, release: Release) -> Self {
+        Self { ptr, len, release: Some(release) }
     }
 }
 
@@ -70,7 +73,9 @@ impl DerefMut for HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        (self.release)(self.ptr, self.len);
+        if let Some(release) = self.release.take() {
+            release(self.ptr, self.len);
+        }
     }
 }
 
@@ -100,7 +105,7 @@ impl HostAllocator for PageableAllocator {
             let _ = unsafe { rustix::mm::madvise(ptr.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
         }
         // SAFETY: `alloc_zeroed` gave us `len` zeroed bytes of this layout, which `free_pageable` frees.
-        Ok(unsafe { HostMemory::from_raw(ptr, len, free_pageable) })
+        Ok(unsafe { HostMemory::from_raw(ptr, len, Box::new(free_pageable)) })
     }
 }
 

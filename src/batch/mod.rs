@@ -7,7 +7,7 @@ mod collate;
 
 use std::fmt;
 
-pub use buffer::{BufferPool, HostAllocator, HostBuffer, HostMemory, PageableAllocator, Slot, Slots};
+pub use buffer::{BufferPool, HostAllocator, HostBuffer, HostMemory, PageableAllocator, Release, Slot, Slots};
 pub use collate::{Column, RowValue, collate};
 
 pub use crate::sample::ArrayDtype as Dtype;

@@ -27,6 +27,7 @@ mod pipeline;
 mod assembly;
 mod stream;
 mod planner;
+mod route;
 mod worker;
 mod run;
 mod resume;
@@ -42,6 +43,7 @@ pub use epoch::{Epoch, Poll};
 pub use field::FieldSpec;
 pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;
+pub use route::{Lane, Observation, RouteMode, Router};
 pub use stats::{Bottleneck, Stage, StageStats, Stats};
 
 use crate::batch::{Column, HostAllocator};

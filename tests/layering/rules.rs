@@ -37,6 +37,8 @@ const UNSAFE: &[&str] = &[
     "src/batch/buffer.rs",
     "src/device/pinned.rs",
     "src/device/stream.rs",
+    "src/device/kernels.rs",
+    "src/device/transfer.rs",
     "src/device/nvjpeg.rs",
     "src/tune/nvml.rs",
     "src/storage/uring.rs",

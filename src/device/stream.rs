@@ -1,0 +1,261 @@
+//! One GPU as a loader uses it: its context, a copy stream of our own, and memory in it. Order comes from events alone;
+//! it knows no batches and chooses nothing.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdeviceptr};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result};
+
+use crate::{Error, ErrorKind, Result};
+
+/// A GPU: its primary context, the one that frameworks in the same process use too.
+#[derive(Debug, Clone)]
+pub struct Gpu {
+    context: Arc<CudaContext>,
+}
+
+impl Gpu {
+    /// The GPU number `ordinal`, as CUDA counts those visible to the process.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when there is no driver or no such GPU.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let count = gpu_count()?;
+        if ordinal >= count {
+            let message = format!("there is no GPU number {ordinal}: {count} can be seen");
+            let hint = "device=\"cuda:0\" is the first; CUDA_VISIBLE_DEVICES decides which ones are seen";
+            return Err(Error::new(ErrorKind::Device, message).with_hint(hint));
+        }
+        let context = CudaContext::new(ordinal).map_err(|error| failed("cannot open a context on the GPU", error))?;
+        // SAFETY: tracking orders slices of the crate across streams; this library makes no such slice, and orders
+        // its own memory by its own events.
+        unsafe { context.disable_event_tracking() };
+        Ok(Self { context })
+    }
+
+    /// The number it was opened with.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.context.ordinal()
+    }
+
+    /// The context, for libraries that need its handle.
+    #[must_use]
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Makes this GPU the calling thread's; needed before any raw call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when the driver refuses, as at the end of the process.
+    pub fn bind(&self) -> Result<()> {
+        self.context.bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))
+    }
+
+    /// A stream that waits for no other one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when the driver refuses.
+    pub fn stream(&self) -> Result<Arc<CudaStream>> {
+        self.context.new_stream().map_err(|error| failed("cannot make a stream", error))
+    }
+
+    /// An event without a clock, on which a thread may sleep.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when the driver refuses.
+    pub fn event(&self) -> Result<CudaEvent> {
+        self.context.new_event(None).map_err(|error| failed("cannot make an event", error))
+    }
+
+    /// Bytes of device memory that are free, and all bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when the driver refuses.
+    pub fn memory(&self) -> Result<(usize, usize)> {
+        self.context.mem_get_info().map_err(|error| failed("cannot ask for free memory", error))
+    }
+
+    /// `len` bytes of device memory, with unspecified content.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] naming what was asked for and what is free.
+    pub fn allocate(&self, stream: &Arc<CudaStream>, len: usize) -> Result<DeviceMemory> {
+        self.bind()?;
+        // SAFETY: the context is current on this thread; the result is checked.
+        let allocated = unsafe {
+            match self.context.has_async_alloc() {
+                true => result::malloc_async(stream.cu_stream(), len.max(1)),
+                false => result::malloc_sync(len.max(1)),
+            }
+        };
+        match allocated {
+            Ok(ptr) => Ok(DeviceMemory { ptr, len, stream: Arc::clone(stream) }),
+            Err(error) => {
+                let free = self.memory().map_or(0, |(free, _)| free);
+                let message = format!("{len} bytes of GPU memory were asked for and {free} are free");
+                let hint = "use a smaller batch size or fewer prefetched batches, or free memory on the GPU";
+                Err(Error::new(ErrorKind::Limit, message).with_hint(hint).with_source(Status(error)))
+            }
+        }
+    }
+}
+
+/// Memory of a GPU.
+///
+/// Invariant: `ptr` is an allocation of at least `len` bytes, made on `stream`, that only this value frees. Work on
+/// other streams that uses it has been ordered before `stream` by an event when it is dropped.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    ptr: CUdeviceptr,
+    len: usize,
+    stream: Arc<CudaStream>,
+}
+
+impl DeviceMemory {
+    /// Its address on the GPU.
+    #[must_use]
+    pub fn address(&self) -> CUdeviceptr {
+        self.ptr
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Begins to copy `bytes` to `offset`, in the order of `stream`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] when they do not fit, [`ErrorKind::Device`] when the driver refuses.
+    ///
+    /// # Safety
+    /// Until an event recorded on `stream` after this call has passed, `bytes` must stay where they are, unwritten,
+    /// and nothing outside the order of `stream` may use that part of this memory.
+    pub unsafe fn copy_from(&self, offset: usize, bytes: &[u8], stream: &CudaStream) -> Result<()> {
+        let end = offset.checked_add(bytes.len()).filter(|&end| end <= self.len);
+        if end.is_none() {
+            let message = format!("{} bytes at {offset} do not fit in {} bytes of GPU memory", bytes.len(), self.len);
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        stream.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+        // SAFETY: the range lies inside this allocation (checked above); lifetime and order are the caller's promise.
+        unsafe { result::memcpy_htod_async(self.ptr + offset as u64, bytes, stream.cu_stream()) }
+            .map_err(|error| failed("cannot copy to the GPU", error))
+    }
+
+    /// Begins to copy the bytes from `offset` on into `bytes`, in the order of `stream`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] when there are not so many, [`ErrorKind::Device`] when the driver refuses.
+    ///
+    /// # Safety
+    /// Until an event recorded on `stream` after this call has passed, `bytes` must stay where they are, unread and
+    /// unwritten, and nothing outside the order of `stream` may write that part of this memory.
+    pub unsafe fn copy_to(&self, offset: usize, bytes: &mut [u8], stream: &CudaStream) -> Result<()> {
+        let end = offset.checked_add(bytes.len()).filter(|&end| end <= self.len);
+        if end.is_none() {
+            let message = format!("{} bytes from {offset} on are not in {} bytes of GPU memory", bytes.len(), self.len);
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        stream.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+        // SAFETY: the range lies inside this allocation (checked above); lifetime and order are the caller's promise.
+        unsafe { result::memcpy_dtoh_async(bytes, self.ptr + offset as u64, stream.cu_stream()) }
+            .map_err(|error| failed("cannot copy from the GPU", error))
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        let context = self.stream.context();
+        // At the end of the process the driver may be gone, and the memory with it.
+        if context.bind_to_thread().is_err() {
+            return;
+        }
+        // SAFETY: by the type's invariant this is the only time the allocation is freed, and work that uses it comes
+        // before this point of `stream`; freeing without a stream waits for all work by itself. There is nobody to
+        // tell about a failure.
+        let _ = unsafe {
+            match context.has_async_alloc() {
+                true => result::free_async(self.ptr, self.stream.cu_stream()),
+                false => result::free_sync(self.ptr),
+            }
+        };
+    }
+}
+
+/// How many GPUs this process can use.
+///
+/// # Errors
+/// [`ErrorKind::Device`] when there is no driver, or it does not work.
+pub fn gpu_count() -> Result<usize> {
+    // SAFETY: it tries to load the driver's library and has no other effect; the driver's own start-up code is what
+    // every CUDA program runs.
+    if !unsafe { sys::is_culib_present() } {
+        let error = Error::new(ErrorKind::Device, "the NVIDIA driver (libcuda.so.1) cannot be loaded");
+        return Err(error.with_hint("install the driver, or use device=\"cpu\"; `brimful doctor` shows what is found"));
+    }
+    let count = CudaContext::device_count().map_err(|error| failed("the NVIDIA driver does not start", error))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// Makes `waiting`, a stream of whoever uses the GPU beside us, wait for `event`.
+///
+/// # Errors
+/// [`ErrorKind::Device`] when the driver refuses, as for a stream that is being captured into a graph.
+///
+/// # Safety
+/// `waiting` must be a stream of the event's context that has not been destroyed, or one of CUDA's own (1 and 2).
+pub unsafe fn wait_on(waiting: *mut c_void, event: &CudaEvent) -> Result<()> {
+    event.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+    // SAFETY: the event lives in `event`; the stream is the caller's promise.
+    unsafe { result::stream::wait_event(waiting.cast(), event.cu_event(), flags) }
+        .map_err(|error| failed("the consumer's stream cannot wait for the batch", error))
+}
+
+/// Records `event` on `stream`, a stream of whoever uses the GPU beside us.
+///
+/// # Errors
+/// [`ErrorKind::Device`] when the driver refuses.
+///
+/// # Safety
+/// As for [`wait_on`].
+pub unsafe fn record_on(stream: *mut c_void, event: &CudaEvent) -> Result<()> {
+    event.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+    // SAFETY: the event lives in `event`; the stream is the caller's promise.
+    unsafe { result::event::record(event.cu_event(), stream.cast()) }
+        .map_err(|error| failed("cannot record an event on the consumer's stream", error))
+}
+
+/// A call of the driver that did not succeed, as an error of this library.
+pub(crate) fn failed(message: &str, error: DriverError) -> Error {
+    Error::new(ErrorKind::Device, message).with_source(Status(error))
+}
+
+/// The driver's status by name: its own way to print needs the library that may be what is missing.
+struct Status(DriverError);
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0.0)
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Status {}
