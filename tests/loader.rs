@@ -12,5 +12,7 @@ mod columns;
 mod streams;
 #[path = "loader/threads.rs"]
 mod threads;
+#[path = "loader/descriptors.rs"]
+mod descriptors;
 #[path = "loader/bottleneck.rs"]
 mod bottleneck;
