@@ -1,6 +1,5 @@
 //! Standard output: lines, tables and JSON documents. Nothing here goes to standard error, and nothing is coloured.
 
-use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use serde::Serialize;
 use super::args::DocumentArgs;
 use super::failure::Outcome;
 use super::machine::Machine;
+use crate::shard::Draft;
 
 /// Standard output, buffered.
 #[derive(Debug)]
@@ -94,17 +94,11 @@ struct Document<'a, T> {
 
 /// Writes a file so that nobody ever sees half of it.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let name = path.file_name().with_context(|| format!("'{}' is no name of a file", path.display()))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(hidden);
-    let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // Best effort: the error that counts is the one before.
-        let _ = fs::remove_file(&temporary);
-    }
-    written.with_context(|| format!("cannot write '{}'", path.display()))
+    let written = Draft::create(path).and_then(|mut draft| {
+        draft.write_all(bytes)?;
+        draft.finish()
+    });
+    written.map(drop).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 /// A text without characters that would move a terminal's cursor or break a line.
@@ -160,6 +154,7 @@ pub(super) fn rate_text(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn numbers_are_written_for_people() {

@@ -8,8 +8,20 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// A file that is being written; dropped before [`finish`](Self::finish), it leaves nothing behind.
+///
+/// ```
+/// use std::io::Write;
+///
+/// use brimful::shard::Draft;
+///
+/// let folder = tempfile::tempdir()?;
+/// let mut report = Draft::create(&folder.path().join("report.json"))?;
+/// report.write_all(b"{}")?;
+/// report.finish()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     file: BufWriter<File>,
     /// The temporary name, hidden, in the folder of `target`; empty once it has been renamed.
     temporary: PathBuf,
@@ -27,7 +39,7 @@ impl Draft {
     ///
     /// # Errors
     /// Those of creating a file; [`io::ErrorKind::InvalidInput`] when `target` has no file name.
-    pub(crate) fn create(target: &Path) -> io::Result<Self> {
+    pub fn create(target: &Path) -> io::Result<Self> {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let process = std::process::id();
         let mut error = io::Error::from(io::ErrorKind::AlreadyExists);
@@ -52,7 +64,7 @@ impl Draft {
     ///
     /// # Errors
     /// Those of writing what is still buffered and of renaming; the temporary file is then gone.
-    pub(crate) fn finish(mut self) -> io::Result<PathBuf> {
+    pub fn finish(mut self) -> io::Result<PathBuf> {
         self.file.flush()?;
         fs::rename(&self.temporary, &self.target)?;
         self.temporary = PathBuf::new();

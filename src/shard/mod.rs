@@ -21,7 +21,7 @@ pub mod brace;
 pub mod list;
 pub mod set;
 pub mod writer;
-pub(crate) mod draft;
+pub mod draft;
 
 use std::ops::Range;
 use std::path::Path;
@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 
 pub use brace::expand_braces;
 pub use cache::{IndexCache, build_indexes};
+pub use draft::Draft;
 pub use filesystem::{Filesystem, filesystem_of};
 pub use identity::FileIdentity;
 pub use index::{IndexedMember, ShardIndex};
