@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3
 export VENV PYTHON
 
-.PHONY: demo test test-compat lint bench fuzz
+.PHONY: demo test lint bench fuzz
 
 # Make a small data set of generated photos, load it, and print images a second and the bottleneck.
 demo:
@@ -13,10 +13,6 @@ demo:
 # Run every test: Rust, documentation, Python.
 test:
 	@scripts/test.sh
-
-# Run the loader tests of webdataset and torch against brimful: WEBDATASET=checkout TORCH=checkout.
-test-compat:
-	@scripts/test-compat.sh
 
 # Check formatting, lints, documentation, licences and the Python sources.
 lint:

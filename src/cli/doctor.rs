@@ -89,10 +89,12 @@ impl Findings {
     }
 }
 
-/// The optional features that this build has.
+/// Every optional feature, and whether this build has it.
+const FEATURES: [(&str, bool); 3] =
+    [("cli", cfg!(feature = "cli")), ("turbo", cfg!(feature = "turbo")), ("cuda", cfg!(feature = "cuda"))];
+
 fn features() -> Vec<&'static str> {
-    let features = [("cli", cfg!(feature = "cli")), ("turbo", cfg!(feature = "turbo"))];
-    features.into_iter().filter(|(_, built)| *built).map(|(name, _)| name).collect()
+    FEATURES.into_iter().filter(|(_, built)| *built).map(|(name, _)| name).collect()
 }
 
 fn line(output: &mut Output, name: &str, text: &str) -> io::Result<()> {
@@ -109,6 +111,16 @@ mod tests {
     use super::*;
     use crate::cli::args::DocumentArgs;
     use crate::cli::system::fake;
+
+    #[test]
+    fn every_feature_of_the_package_is_known() {
+        let package = include_str!("../../Cargo.toml");
+        let (_, section) = package.split_once("[features]\n").unwrap();
+        let lines = section.lines().take_while(|line| !line.starts_with('['));
+        let names = lines.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+        let names: Vec<&str> = names.filter(|name| !name.starts_with('#') && *name != "default").collect();
+        assert_eq!(names, FEATURES.map(|(name, _)| name));
+    }
 
     #[test]
     fn a_machine_that_says_nothing_has_every_key() {

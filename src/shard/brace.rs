@@ -10,6 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// The most names that patterns may stand for.
 pub const EXPANSIONS_MAX: usize = 1_000_000;
 
+/// The most bytes that the names of one pattern may take together: a long pattern reaches it with fewer names.
+const EXPANSIONS_BYTES_MAX: u128 = 256 << 20;
+
 /// The deepest nesting of alternatives.
 const DEPTH_MAX: usize = 32;
 
@@ -19,7 +22,8 @@ const DEPTH_MAX: usize = 32;
 /// the meaning from the character after it and vanishes.
 ///
 /// # Errors
-/// [`ErrorKind::Limit`] for more than [`EXPANSIONS_MAX`] strings or alternatives nested deeper than 32.
+/// [`ErrorKind::Limit`] for more than [`EXPANSIONS_MAX`] strings, more than 256 MiB of them, or alternatives nested
+/// deeper than 32.
 pub fn expand_braces(pattern: &str) -> Result<Vec<String>> {
     let mut words = expand(pattern, EXPANSIONS_MAX)?;
     for word in &mut words {
@@ -37,6 +41,11 @@ pub(super) fn expand(pattern: &str, limit: usize) -> Result<Vec<String>> {
     if count > limit as u128 {
         let message = format!("the pattern '{pattern}' stands for {count} names, more than {EXPANSIONS_MAX} in all");
         return Err(Error::new(ErrorKind::Limit, message).with_hint("check the ends of its ranges"));
+    }
+    // No name is longer than its pattern: what a range makes is not longer than what it is written with.
+    if count.saturating_mul(pattern.len() as u128) > EXPANSIONS_BYTES_MAX {
+        let message = format!("a pattern of {} bytes stands for {count} names, too many for its length", pattern.len());
+        return Err(Error::new(ErrorKind::Limit, message).with_hint("shorten what stands beside its braces"));
     }
     Ok(words(&pieces))
 }
@@ -299,6 +308,13 @@ mod tests {
         assert_eq!(kind(&("{a,".repeat(40) + &"}".repeat(40))), ErrorKind::Limit);
         assert_eq!(expand_braces(&"{".repeat(100_000)).unwrap().len(), 1);
         assert_eq!(expand_braces("{000000..999999}").unwrap().len(), EXPANSIONS_MAX);
+    }
+
+    #[test]
+    fn many_long_names_are_refused_before_they_fill_the_memory() {
+        let long = format!("{}{{0..999999}}", "a".repeat(10_000));
+        assert_eq!(expand_braces(&long).unwrap_err().kind(), ErrorKind::Limit);
+        assert_eq!(expand_braces(&long.replace("999999", "9")).unwrap().len(), 10);
     }
 
     /// A well-formed pattern and how many names it stands for.
