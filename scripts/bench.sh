@@ -6,7 +6,11 @@ set -euo pipefail
 fetch_crates
 results=${CARGO_TARGET_DIR:-target}/bench
 mkdir -p "$results"
-cargo bench --locked --no-default-features --features "$FEATURES" --benches
+stages=(cargo bench --locked --no-default-features --features "$FEATURES" --benches)
+started=$(date +%s)
+"${stages[@]}"
+"${PYTHON:-python3}" benches/stages.py "${CARGO_TARGET_DIR:-target}/criterion" \
+    --since "$started" --command "${stages[*]}" --out "$results/stages.json"
 
 scripts/setup-python.sh test
 scripts/setup-python.sh bench

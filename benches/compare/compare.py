@@ -9,7 +9,6 @@ import argparse
 import importlib.metadata
 import json
 import os
-import platform
 import shlex
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from machine import machine
 from peers import PEERS
 
 US = "brimful"
@@ -124,24 +124,6 @@ def save(document: dict, out: Path | None) -> None:
         partial = out.with_name(out.name + ".partial")
         partial.write_text(json.dumps(document, indent=1) + "\n")
         partial.replace(out)
-
-
-def machine() -> dict:
-    cpus = [line.partition(":")[2].strip() for line in read_lines("/proc/cpuinfo") if line.startswith("model name")]
-    memory = next((line.split()[1] for line in read_lines("/proc/meminfo") if line.startswith("MemTotal")), "0")
-    return {
-        "cpu": cpus[0] if cpus else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "cores_of_machine": os.cpu_count(),
-        "memory_gb": round(int(memory) / 1e6, 1),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "load_before": round(os.getloadavg()[0], 2),
-    }
-
-
-def read_lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).exists() else []
 
 
 def package_version(name: str) -> str | None:
