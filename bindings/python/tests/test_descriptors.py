@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from conftest import sample, write_shard
 
 SHARDS = 100
