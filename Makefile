@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3
 export VENV PYTHON
 
-.PHONY: demo test lint bench fuzz
+.PHONY: demo test lint bench fuzz miri
 
 # Make a small data set of generated photos, load it, and print images a second and the bottleneck.
 demo:
@@ -22,6 +22,10 @@ lint:
 bench:
 	@scripts/bench.sh
 
-# Fuzz every parser for SECONDS each (60).
+# Fuzz every parser and decoder for FUZZ_SECONDS each (60); TARGETS="npy braces" picks some, FUZZ_SEEDS=folder feeds them.
 fuzz:
 	@scripts/fuzz.sh
+
+# Run the tests of unsafe code that is all Rust, and of the tar parser, under Miri.
+miri:
+	@scripts/miri.sh

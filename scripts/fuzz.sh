@@ -1,11 +1,21 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for $SECONDS_EACH seconds.
+# Runs the fuzz targets TARGETS (all) for FUZZ_SECONDS (60) each, one after the other; the first crash ends it.
+# FUZZ_SEEDS names a folder with a folder per target of files to begin with.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
-[ -d tests/fuzz ] || fail "tests/fuzz is not part of this version"
 cargo fuzz --version >/dev/null 2>&1 || fail "cargo-fuzz is missing" "cargo install cargo-fuzz"
-for target in $(cargo fuzz list --fuzz-dir tests/fuzz); do
+rustc +nightly --version >/dev/null 2>&1 ||
+    fail "fuzzing needs a nightly toolchain" "rustup toolchain install nightly --profile minimal"
+[ -z "$(missing_for_turbo)" ] || fail "fuzzing builds libjpeg-turbo" "apt install$(missing_for_turbo)"
+
+read -ra targets <<<"${TARGETS:-$(cargo fuzz list --fuzz-dir tests/fuzz | tr '\n' ' ')}"
+for target in "${targets[@]}"; do
+    corpus=tests/fuzz/corpus/$target
+    mkdir -p "$corpus"
+    folders=("$corpus")
+    [ ! -d "${FUZZ_SEEDS:-/nowhere}/$target" ] || folders+=("$FUZZ_SEEDS/$target")
     say "== $target"
-    cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" -- -max_total_time="${FUZZ_SECONDS:-60}"
+    cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" "${folders[@]}" -- \
+        -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20
 done
