@@ -45,7 +45,7 @@ pub struct BatchSpec {
     pub width: usize,
     /// Channels of a pixel: 3 (RGB) or 1 (grey).
     pub channels: usize,
-    /// `U8` or `F32`.
+    /// `U8`, `F16`, `BF16` or `F32`.
     pub dtype: Dtype,
     /// Order in memory.
     pub layout: Layout,

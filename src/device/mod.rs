@@ -1,6 +1,7 @@
 //! From pixels of a finished sample to what a model eats, in host memory or a GPU's. It never decodes and never chooses
 //! geometry.
 
+pub mod table;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 #[expect(unsafe_code, reason = "contexts, streams, events and memory of a GPU, behind the driver's C interface")]
@@ -10,3 +11,4 @@ pub mod stream;
 pub mod pinned;
 
 pub use cpu::RowWriter;
+pub use table::NumberTable;

@@ -87,6 +87,7 @@ pub enum ArrayDtype {
     U64,
     I64,
     F16,
+    BF16,
     F32,
     F64,
 }
@@ -97,13 +98,13 @@ impl ArrayDtype {
     pub fn size_bytes(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 | Self::F16 => 2,
+            Self::U16 | Self::I16 | Self::F16 | Self::BF16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
     }
 
-    /// NumPy's name of the type, such as `float32`.
+    /// NumPy's name of the type, such as `float32`; torch's for `bfloat16`, which NumPy does not have.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -117,6 +118,7 @@ impl ArrayDtype {
             Self::U64 => "uint64",
             Self::I64 => "int64",
             Self::F16 => "float16",
+            Self::BF16 => "bfloat16",
             Self::F32 => "float32",
             Self::F64 => "float64",
         }

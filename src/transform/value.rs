@@ -110,6 +110,12 @@ impl ValueTable {
         self.channels.get(channel)
     }
 
+    /// All values, `[channels][256]`, channel after channel.
+    #[must_use]
+    pub fn entries(&self) -> &[f32] {
+        self.channels.as_flattened()
+    }
+
     /// Turns `[height, width, channels]`, `u8`, into `[channels, height, width]`, `f32`, both contiguous.
     ///
     /// # Errors
