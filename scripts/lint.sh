@@ -22,6 +22,8 @@ else
     say "licences not checked: cargo install cargo-deny brings the check"
 fi
 
+step scripts/ptx.sh --check
+
 scripts/setup-python.sh lint
 python="${VENV:-.venv}/bin/python"
 folders=()

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | demo | test | bench.
+# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | demo | test | bench | none.
 # What is there already, or in the system's Python, is used; only the rest is downloaded.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
-purpose=${1:?lint, demo, test or bench}
+purpose=${1:?lint, demo, test, bench or none}
 python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
@@ -58,5 +58,6 @@ test)
 bench)
     [ -z "$(missing_modules webdataset)" ] || { say "downloading webdataset: about 1 MB"; install webdataset; }
     ;;
-*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test | bench" ;;
+none) ;;
+*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test | bench | none" ;;
 esac

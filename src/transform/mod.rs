@@ -73,6 +73,7 @@ mod axis;
 mod crop;
 mod size;
 mod resize;
+mod single;
 mod value;
 
 pub use arguments::{Fill, Interpolation, Padding, PaddingMode, ResizeSize, Size};
@@ -80,6 +81,7 @@ pub use compose::Compose;
 pub use geometry::{Filter, Geometry, Stage};
 pub use random::SampleRng;
 pub use resize::Resampler;
+pub use single::{ResampledAxis, SingleResample};
 pub use value::{Dtype, Normalize, ValueOps, ValueTable};
 
 use serde::{Deserialize, Serialize};

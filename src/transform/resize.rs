@@ -269,7 +269,7 @@ impl<'a> Input<'a> {
 }
 
 /// A box of which rounding must not put an edge outside the `limit` inputs that there are.
-fn fit(start: f64, len: f64, limit: u32) -> (f64, f64) {
+pub(super) fn fit(start: f64, len: f64, limit: u32) -> (f64, f64) {
     let limit = f64::from(limit);
     let start = start.max(0.0);
     let mut len = len;

@@ -25,8 +25,14 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
 
 /// Edges that carry these names only: headers, geometry and the arithmetic of values may reach the device, decoders and
 /// resamplers may not.
-const NARROW: &[(&str, &str, &[&str])] =
-    &[("device", "decode", &["ImageInfo"]), ("device", "transform", &["Geometry", "ValueOps", "ValueTable", "Dtype"])];
+const NARROW: &[(&str, &str, &[&str])] = &[
+    ("device", "decode", &["ImageInfo"]),
+    (
+        "device",
+        "transform",
+        &["Geometry", "SingleResample", "ResampledAxis", "Filter", "ValueOps", "ValueTable", "Dtype"],
+    ),
+];
 
 /// Files in which `unsafe` may stand, or in the folder of the same name.
 const UNSAFE: &[&str] = &[
