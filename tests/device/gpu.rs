@@ -1,0 +1,67 @@
+//! The GPU as the tests use it: every transfer is waited for, so nothing runs when the host looks.
+
+use std::sync::Arc;
+
+use brimful::device::kernels::Kernels;
+use brimful::device::stream::{DeviceMemory, Gpu};
+use cudarc::driver::CudaStream;
+use cudarc::driver::sys::CUstream;
+
+/// The first GPU, a stream, and the kernels loaded on it.
+pub(crate) struct Bench {
+    gpu: Gpu,
+    stream: Arc<CudaStream>,
+    pub(crate) kernels: Kernels,
+}
+
+impl Bench {
+    /// None, with the reason on stderr, where there is no GPU.
+    pub(crate) fn open() -> Option<Self> {
+        let gpu = match Gpu::open(0) {
+            Ok(gpu) => gpu,
+            Err(error) => {
+                eprintln!("skipped, for want of a GPU: {error}");
+                return None;
+            }
+        };
+        let stream = gpu.stream().unwrap();
+        let kernels = Kernels::load(gpu.context()).unwrap();
+        Some(Self { gpu, stream, kernels })
+    }
+
+    pub(crate) fn stream(&self) -> CUstream {
+        self.stream.cu_stream()
+    }
+
+    /// Device memory that holds `bytes`.
+    pub(crate) fn put(&self, bytes: &[u8]) -> DeviceMemory {
+        let memory = self.gpu.allocate(&self.stream, bytes.len()).unwrap();
+        // SAFETY: the bytes stay borrowed until the stream has been waited for, and nobody else knows the memory.
+        unsafe { memory.copy_from(0, bytes, &self.stream) }.unwrap();
+        self.wait();
+        memory
+    }
+
+    /// What `memory` holds once all work has passed.
+    pub(crate) fn get(&self, memory: &DeviceMemory) -> Vec<u8> {
+        let mut bytes = vec![0; memory.len()];
+        // SAFETY: the bytes stay borrowed until the stream has been waited for, and all work is on this stream.
+        unsafe { memory.copy_to(0, &mut bytes, &self.stream) }.unwrap();
+        self.wait();
+        bytes
+    }
+
+    pub(crate) fn wait(&self) {
+        self.stream.synchronize().unwrap();
+    }
+}
+
+/// Bytes without any order, the same for the same seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(draw).take(len).collect()
+}
