@@ -135,7 +135,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Threads that read, 0 for one on mapped shards and 8 on others. Default 0.
+    /// Threads that read, 0 for one on streams and mapped shards and 8 on others. Default 0.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
@@ -207,6 +207,8 @@ impl LoaderBuilder {
         let prefetch = if self.prefetch == 0 { wanted.min(PREFETCH_MAX) } else { self.prefetch };
         in_range("prefetch", prefetch, PREFETCH_MAX)?;
         let read = match (self.readers, self.dataset.options().shards.io) {
+            // A stream is read by one thread at a time.
+            (0, _) if self.dataset.len().is_none() => 1,
             (0, IoMethod::Read) => READERS_REMOTE,
             (0, IoMethod::Auto) if self.is_remote() => READERS_REMOTE,
             (0, _) => 1,

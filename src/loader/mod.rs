@@ -60,8 +60,12 @@ use stats::Counters;
 
 /// Samples of one data set in batches, epoch after epoch.
 ///
-/// A loader starts no thread until [`epoch`](Self::epoch) is called, and none outlives it. It may be shared between
-/// threads; two epochs iterated at the same time are independent.
+/// A loader starts no thread until [`epoch`](Self::epoch) is called, and dropping it ends and joins them. It may be
+/// shared between threads; two epochs iterated at the same time are independent.
+///
+/// Dropping a loader or an epoch waits half a second at most: a thread that hangs in the system by then, because
+/// storage does not answer, is left behind. It ends when the system lets it go, and holds its shards and buffers
+/// until then; nothing of it is seen again.
 #[derive(Debug)]
 pub struct Loader {
     shared: Arc<Shared>,

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
-use crossbeam::sync::WaitGroup;
 
 use super::Batch;
 use super::assembly::Finished;
@@ -33,6 +32,10 @@ const READ_IS_COLD: Duration = Duration::from_micros(200);
 /// Samples for which a reader goes on asking ahead after a read that waited for storage.
 const READS_AFTER_COLD: u32 = 256;
 
+/// How long the end of a run waits for its threads. Those that end in time, as all do that are told between two samples,
+/// are joined; one that hangs in the system, on a mount that does not answer, is left to end by itself.
+const ENDING_MAX: Duration = Duration::from_millis(500);
+
 /// How many threads of each kind a run has, and how many batches are in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Threads {
@@ -49,8 +52,8 @@ pub(crate) struct Run {
     permits: Sender<()>,
     /// Dropped to wake whoever waits for a permit.
     stop: Option<Sender<()>>,
-    /// Dropped by every thread when it ends.
-    ended: Option<WaitGroup>,
+    /// Disconnected once every thread has ended: each holds a sender and never sends.
+    ended: Receiver<()>,
     pool: Option<rayon::ThreadPool>,
     readers: Vec<std::thread::JoinHandle<()>>,
     pid: u32,
@@ -86,9 +89,12 @@ impl Run {
         let planner =
             Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, position)?;
         let workers: Vec<Worker> = (0..threads.decode)
-            .map(|_| Worker::new(Arc::clone(&pipeline), Intake::Queue(jobs.clone()), finished.clone()))
+            .map(|_| {
+                let intake = Intake::Queue { jobs: jobs.clone(), stopped: stopped.clone() };
+                Worker::new(Arc::clone(&pipeline), intake, finished.clone())
+            })
             .collect::<Result<_>>()?;
-        let ended = WaitGroup::new();
+        let (alive, ended) = channel::bounded::<()>(0);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.decode)
             .thread_name(|n| format!("brimful-decode-{n}"))
@@ -99,7 +105,7 @@ impl Run {
             output,
             permits,
             stop: Some(stop),
-            ended: Some(ended.clone()),
+            ended,
             pool: None,
             readers: Vec::new(),
             pid: std::process::id(),
@@ -109,12 +115,12 @@ impl Run {
             position,
         };
         for worker in workers {
-            let (ended, failed) = (ended.clone(), finished.clone());
+            let (alive, failed) = (alive.clone(), finished.clone());
             pool.spawn(move || {
                 if let Err(error) = worker.run() {
                     let _ = failed.send(Output::Failed(error));
                 }
-                drop(ended);
+                drop(alive);
             });
         }
         run.pool = Some(pool);
@@ -128,18 +134,18 @@ impl Run {
                 checked: HashMap::new(),
                 cold: READS_AFTER_COLD,
             };
-            let (over, failed) = (ended.clone(), finished.clone());
+            let (working, failed) = (alive.clone(), finished.clone());
             let spawned = std::thread::Builder::new().name(format!("brimful-read-{n}")).spawn(move || {
                 if let Err(error) = unpanicked(|| reader.run()).flatten() {
                     let _ = failed.send(Output::Failed(error));
                 }
-                drop(over);
+                drop(working);
             });
             match spawned {
                 Ok(reader) => run.readers.push(reader),
                 Err(error) => {
-                    // Dropping the run waits for its threads, and they wait for jobs until nobody can send any.
-                    drop((queue, ended));
+                    // Dropping the run waits for its threads, of which this one is none.
+                    drop((queue, alive));
                     return Err(Error::io("cannot start a reader thread", error));
                 }
             }
@@ -208,7 +214,7 @@ impl Drop for Run {
             // Nothing here can be joined: the threads exist in the parent only, and their locks may be held.
             std::mem::forget(self.pool.take());
             std::mem::forget(std::mem::take(&mut self.readers));
-            std::mem::forget(self.ended.take());
+            std::mem::forget(std::mem::replace(&mut self.ended, channel::never()));
             std::mem::forget(self.stop.take());
             std::mem::forget(std::mem::replace(&mut self.output, channel::never()));
             std::mem::forget(std::mem::replace(&mut self.permits, channel::bounded(0).0));
@@ -217,8 +223,10 @@ impl Drop for Run {
         }
         self.pipeline.stop();
         self.stop = None;
-        if let Some(ended) = self.ended.take() {
-            ended.wait();
+        if self.ended.recv_timeout(ENDING_MAX) == Err(RecvTimeoutError::Timeout) {
+            // What such a thread holds is shared with nobody but threads of its own run, or counted by reference.
+            tracing::debug!("a thread of the loader hangs in the system and is left to end by itself");
+            return;
         }
         for reader in self.readers.drain(..) {
             let _ = reader.join();
@@ -245,6 +253,9 @@ impl Reader {
     /// When no further batch can be begun: the run is over then.
     fn run(mut self) -> Result<()> {
         loop {
+            if self.pipeline.is_stopped() {
+                return Ok(());
+            }
             let task = self.planner.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(task) = task.transpose()? else { return Ok(()) };
             if self.forward(task).is_none() {

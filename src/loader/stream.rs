@@ -155,6 +155,10 @@ impl StreamFeed {
                 self.current = None;
                 continue;
             };
+            if self.pipeline.is_stopped() {
+                // Whatever it is, nobody wants it: perhaps only the news that nobody waits for a pipe any more.
+                return None;
+            }
             let (number, url) = (shard.number, Arc::clone(&shard.url));
             self.met += 1;
             return Some(sample.and_then(|sample| self.raw(self.met - 1, number, url, sample)));
@@ -165,7 +169,8 @@ impl StreamFeed {
         let number = self.shards.next()?;
         let path = &self.pipeline.dataset.paths()[number];
         let options = self.pipeline.dataset.options();
-        Some(ShardStream::open(path, &options.shards).map(|stream| {
+        let pipeline = Arc::clone(&self.pipeline);
+        Some(ShardStream::open_while(path, &options.shards, move || !pipeline.is_stopped()).map(|stream| {
             let samples = group_by_key(Offsets(stream), &options.grouping);
             self.current = Some(OpenShard { number, url: path_text(path), samples });
         }))

@@ -42,8 +42,9 @@ const STREAM_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Where a worker's jobs come from.
 #[derive(Debug)]
 pub(crate) enum Intake {
-    /// The queue that the readers fill.
-    Queue(Receiver<Job>),
+    /// The queue that the readers fill, and what is disconnected when the run is stopped: a reader that hangs holds the
+    /// queue open.
+    Queue { jobs: Receiver<Job>, stopped: Receiver<()> },
     /// A list known beforehand: single samples, without threads.
     List(VecDeque<Job>),
 }
@@ -116,11 +117,14 @@ impl Worker {
     fn take_job(&mut self) -> Option<Job> {
         match &mut self.intake {
             Intake::List(jobs) => jobs.pop_front(),
-            Intake::Queue(queue) => match queue.try_recv() {
+            Intake::Queue { jobs, stopped } => match jobs.try_recv() {
                 Ok(job) => Some(job),
                 Err(TryRecvError::Empty) if self.busy == 0 => {
                     let waiting = Instant::now();
-                    let job = queue.recv().ok();
+                    let job = crossbeam::select! {
+                        recv(jobs) -> job => job.ok(),
+                        recv(stopped) -> _ => None,
+                    };
                     self.pipeline.counters.starved(waiting.elapsed());
                     job
                 }

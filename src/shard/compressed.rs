@@ -68,7 +68,7 @@ impl TarReader {
     pub(super) fn name(&self, error: io::Error) -> Error {
         match self.compression {
             Some(compression) => name(error, compression),
-            None => Error::io("cannot read the shard", error),
+            None => error.downcast().unwrap_or_else(|error| Error::io("cannot read the shard", error)),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -33,16 +33,16 @@ impl FileIdentity {
         fs::metadata(path).map(|metadata| Self::of(&metadata))
     }
 
-    /// Opens a regular file for reading, and tells which one it was.
+    /// Opens a regular file for reading, and tells which one it was; waits for nobody who should write to it.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is none, [`ErrorKind::Unsupported`] for folders, pipes and devices,
     /// [`ErrorKind::Io`] when it cannot be opened.
     pub fn open(path: &Path) -> Result<(File, Self)> {
         let cannot_open = |error| Error::io("cannot open the shard", error);
-        // Asked first, because opening a named pipe waits for its writer.
+        // Asked first, because opening a device may do something to it.
         refuse_other_than_file(&fs::metadata(path).map_err(cannot_open)?)?;
-        let file = File::open(path).map_err(cannot_open)?;
+        let file = open_at_once(path).map_err(cannot_open)?;
         let metadata = file.metadata().map_err(cannot_open)?;
         refuse_other_than_file(&metadata)?;
         Ok((file, Self::of(&metadata)))
@@ -103,8 +103,27 @@ fn refuse_other_than_file(metadata: &Metadata) -> Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
-    let what = if metadata.is_dir() { "a folder" } else { "a pipe or device" };
-    Err(Error::new(ErrorKind::Unsupported, format!("the shard is {what}, not a regular file")))
+    refuse_folder(metadata)?;
+    Err(Error::new(ErrorKind::Unsupported, "the shard is a pipe or device, not a regular file")
+        .with_hint("a pipe can be read in a stream: access=\"stream\""))
+}
+
+/// Refuses what no bytes can be read from in any way.
+pub(super) fn refuse_folder(metadata: &Metadata) -> Result<()> {
+    match metadata.is_dir() {
+        true => Err(Error::new(ErrorKind::Unsupported, "the shard is a folder, not a regular file")),
+        false => Ok(()),
+    }
+}
+
+/// Opens what `path` names for reading without waiting: neither for the writer of a named pipe, nor in later reads of
+/// one. On a regular file this changes nothing.
+pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
+    match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        // Another process must first give up its lease on the file: that is a wait with an end.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => File::open(path),
+        opened => opened,
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +154,19 @@ mod tests {
         identity.check(&path).unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(identity.check(&path).unwrap_err().kind(), ErrorKind::ShardChanged);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_writer_of_a_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tar");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let error = FileIdentity::open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.hint().is_some_and(|hint| hint.contains("stream")));
+        // Put in the place of a file after it was looked at, it is opened without a wait too.
+        open_at_once(&path).unwrap();
     }
 
     #[test]

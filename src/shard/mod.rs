@@ -9,6 +9,7 @@ pub mod filesystem;
 #[expect(unsafe_code, reason = "maps a file and guards the map against SIGBUS")]
 pub mod map;
 pub mod read;
+mod pipe;
 mod sniff;
 mod compressed;
 mod tar;

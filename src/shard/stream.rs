@@ -3,7 +3,6 @@
 //! It never goes back and holds one member at a time; it gives no index and no length.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::iter::FusedIterator;
 use std::ops::Range;
@@ -13,7 +12,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::compressed::TarReader;
+use super::identity::{open_at_once, refuse_folder};
 use super::members::share;
+use super::pipe::PipeReader;
 use super::tar::window::Window;
 use super::tar::{Found, ScanReport, Scanner, shown};
 use super::{Member, MemberKind, ShardOptions};
@@ -37,15 +38,41 @@ pub struct ShardStream {
 }
 
 impl ShardStream {
-    /// Opens the file at `path`; a member may have up to `options.memory_limit_bytes` bytes.
+    /// Opens the file, named pipe or device at `path`; a member may have up to `options.memory_limit_bytes` bytes.
+    ///
+    /// A pipe is waited for when its bytes are asked for, not here.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when there is no such file, [`ErrorKind::Io`] when it cannot be opened.
+    /// [`ErrorKind::NotFound`] when there is nothing, [`ErrorKind::Unsupported`] for a folder, [`ErrorKind::Io`] when
+    /// it cannot be opened.
     pub fn open(path: impl AsRef<Path>, options: &ShardOptions) -> Result<Self> {
-        let name = path.as_ref().to_string_lossy();
-        let file = File::open(path.as_ref())
-            .map_err(|error| Error::io("cannot open the shard", error).in_shard(name.as_ref()))?;
-        Ok(Self::from_reader(&name, file, options))
+        Self::open_while(path, options, || true)
+    }
+
+    /// As [`open`](Self::open), for as long as `is_wanted` says so: whoever waits for the bytes of a pipe asks it ten
+    /// times a second, and gets an error of the kind [`ErrorKind::Cancelled`] when the answer is no. A file is read
+    /// without asking.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_while(
+        path: impl AsRef<Path>,
+        options: &ShardOptions,
+        is_wanted: impl Fn() -> bool + Send + 'static,
+    ) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.to_string_lossy();
+        let open = || {
+            let cannot_open = |error| Error::io("cannot open the shard", error);
+            let file = open_at_once(path).map_err(cannot_open)?;
+            let metadata = file.metadata().map_err(cannot_open)?;
+            refuse_folder(&metadata)?;
+            Ok(match metadata.is_file() {
+                true => Self::from_reader(&name, file, options),
+                false => Self::from_reader(&name, PipeReader::new(file, is_wanted), options),
+            })
+        };
+        open().map_err(|error: Error| error.in_shard(name.as_ref()))
     }
 
     /// Reads an archive from `reader`; `name` stands in for its path in errors.

@@ -1,8 +1,16 @@
 //! Threads end when told, and nothing is left behind.
 
-use brimful::sample::Shuffle;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
 
-use super::made::{epoch_labels, made};
+use brimful::loader::{Access, DatasetOptions, Loader, Poll};
+use brimful::sample::Shuffle;
+use brimful::shard::{ShardOptions, Store};
+
+use super::made::{epoch_labels, made, options, shard_path};
 
 /// Entries of a folder under /proc/self.
 fn count(folder: &str) -> usize {
@@ -98,4 +106,95 @@ fn an_empty_data_set_has_no_batches() {
     assert_eq!(loader.len(), Some(0));
     assert!(epoch_labels(&loader).is_empty());
     assert!(epoch_labels(&loader).is_empty());
+}
+
+/// How long leaving may take: half a second for threads that hang, and a busy machine.
+const LEAVING_MAX: Duration = Duration::from_millis(1500);
+
+/// A store on a mount that does not answer until it is told to.
+#[derive(Debug)]
+struct Hanging(Box<dyn Store>);
+
+static ANSWERS: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+
+impl Store for Hanging {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read(&self, range: Range<u64>) -> brimful::Result<bytes::Bytes> {
+        self.0.read(range)
+    }
+
+    fn prefetch(&self, _range: Range<u64>) {}
+
+    fn populate(&self, _range: Range<u64>) -> brimful::Result<()> {
+        HANGING.fetch_add(1, Ordering::SeqCst);
+        let answers = ANSWERS.0.lock().unwrap();
+        drop(ANSWERS.1.wait_while(answers, |answers| !*answers).unwrap());
+        Ok(())
+    }
+
+    fn check(&self) -> brimful::Result<()> {
+        self.0.check()
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        CLOSED.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn leaving_does_not_wait_for_storage_that_does_not_answer() {
+    let data = made(&[9]);
+    let shards = ShardOptions { wrap: Some(|store| Box::new(Hanging(store))), ..ShardOptions::default() };
+    let dataset = data.dataset(DatasetOptions { shards, ..options() }).unwrap();
+    let opened_before = CLOSED.load(Ordering::SeqCst);
+    let loader = Loader::builder(dataset).threads(2).build().unwrap();
+    let mut epoch = loader.epoch().unwrap();
+    assert!(eventually(|| HANGING.load(Ordering::SeqCst) > 0));
+    assert!(matches!(epoch.poll(Duration::from_millis(1)), Poll::Pending));
+    let leaving = Instant::now();
+    drop((epoch, loader));
+    assert!(leaving.elapsed() < LEAVING_MAX, "{:?}", leaving.elapsed());
+    // The thread that was left behind ends once it is let go, and what it held goes with it.
+    assert_eq!(CLOSED.load(Ordering::SeqCst), opened_before);
+    *ANSWERS.0.lock().unwrap() = true;
+    ANSWERS.1.notify_all();
+    assert!(eventually(|| CLOSED.load(Ordering::SeqCst) == opened_before + 1));
+}
+
+fn make_pipe(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn a_pipe_is_read_in_a_stream_and_left_while_nobody_writes() {
+    let data = made(&[5]);
+    let shard = shard_path(data.folder.path(), 0);
+    let bytes = std::fs::read(&shard).unwrap();
+    std::fs::remove_file(&shard).unwrap();
+    make_pipe(&shard);
+    let error = data.dataset(options()).unwrap_err();
+    assert_eq!(error.kind(), brimful::ErrorKind::Unsupported);
+
+    let dataset = data.dataset(DatasetOptions { access: Access::Stream, ..options() }).unwrap();
+    let loader = Loader::builder(dataset).threads(2).batch_size(2).build().unwrap();
+    let mut epoch = loader.epoch().unwrap();
+    assert!(matches!(epoch.poll(Duration::from_millis(1)), Poll::Pending));
+    let leaving = Instant::now();
+    drop(epoch);
+    assert!(leaving.elapsed() < LEAVING_MAX, "{:?}", leaving.elapsed());
+
+    let epoch = loader.epoch().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::fs::write(&shard, bytes).unwrap());
+        let labels: Vec<i64> = epoch.flat_map(|batch| super::made::labels(&batch.unwrap())).collect();
+        assert_eq!(labels, [0, 1, 2, 3, 4]);
+    });
 }

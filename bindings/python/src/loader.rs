@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use crate::batch::Batch;
 use crate::dataset::Dataset;
 use crate::error::{choice, raise};
-use crate::waiting::SIGNAL_INTERVAL;
+use crate::waiting::{SIGNAL_INTERVAL, interruptible};
 
 /// Samples of one data set in batches, epoch after epoch.
 #[pyclass(frozen, module = "brimful._native")]
@@ -60,6 +60,7 @@ impl Loader {
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
+        py: Python<'_>,
         dataset: &Dataset,
         batch_size: usize,
         drop_last: bool,
@@ -103,7 +104,9 @@ impl Loader {
         if let Some(dtype) = dtype {
             builder = builder.dtype(choice("dtype", dtype, &[("float32", Dtype::F32), ("uint8", Dtype::U8)])?);
         }
-        Ok(Self { loader: Detached::new(builder.build().map_err(raise)?) })
+        // It asks the system where the shards lie, and a mount may not answer.
+        let loader = interruptible(py, move || builder.build())?.map_err(raise)?;
+        Ok(Self { loader: Detached::new(loader) })
     }
 
     /// Starts the next epoch.

@@ -15,6 +15,7 @@ import pytest
 
 import brimful
 from brimful import transforms as T
+from conftest import write_shard
 
 CROP = T.Compose([T.CenterCrop(16), T.ToTensor()])
 
@@ -116,32 +117,65 @@ def run_python(code: str, **arguments) -> subprocess.CompletedProcess:
     )
 
 
-def test_ctrl_c_ends_a_wait_within_a_second(large):
-    """One batch of many large photos: it takes far longer than anyone here will wait."""
+def check_ctrl_c(code: str) -> None:
+    """Ctrl-C while `code` waits after it has said so: it ends within a second, as an exception."""
     # A job in the background of a shell is born with Ctrl-C ignored, and so are its children.
-    code = f"""
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-import brimful
-from brimful import transforms as T
-dataset = brimful.ShardDataset([{large!r}] * 1000, fields="jpg", transform=T.Resize((16, 16)))
-batches = iter(brimful.Loader(dataset, 1000, num_workers=1))
-print("waiting", flush=True)
-next(batches)
-print("never", flush=True)
-"""
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "waiting\n"
-    time.sleep(0.3)
-    started = time.monotonic()
-    child.send_signal(signal.SIGINT)
+    start = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nimport brimful\n"
+    child = subprocess.Popen(
+        [sys.executable, "-c", start + textwrap.dedent(code) + "\nprint('never', flush=True)"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
+        assert child.stdout.readline() == "waiting\n"
+        time.sleep(0.3)
+        started = time.monotonic()
+        child.send_signal(signal.SIGINT)
         output, errors = child.communicate(timeout=10)
     finally:
         child.kill()
     assert output == ""
     assert "KeyboardInterrupt" in errors
     assert time.monotonic() - started < 1
+
+
+def test_ctrl_c_ends_a_wait_within_a_second(large):
+    """One batch of many large photos: it takes far longer than anyone here will wait."""
+    check_ctrl_c(f"""
+        from brimful import transforms as T
+        dataset = brimful.ShardDataset([{large!r}] * 1000, fields="jpg", transform=T.Resize((16, 16)))
+        batches = iter(brimful.Loader(dataset, 1000, num_workers=1))
+        print("waiting", flush=True)
+        next(batches)
+    """)
+
+
+def test_ctrl_c_ends_a_wait_for_a_pipe_that_nobody_writes_to(tmp_path):
+    os.mkfifo(tmp_path / "a.tar")
+    check_ctrl_c(f"""
+        dataset = brimful.ShardDataset({str(tmp_path / "a.tar")!r}, fields="cls", access="stream")
+        batches = iter(brimful.Loader(dataset, 4))
+        print("waiting", flush=True)
+        next(batches)
+    """)
+
+
+def test_ctrl_c_ends_the_building_of_indexes(tmp_path):
+    """Many shards of many samples: together they take far longer than anyone here will wait."""
+    rows = [{"__key__": b"%05d" % number, "cls": b"1"} for number in range(5000)]
+    shard = write_shard(tmp_path / "a.tar", rows)
+    check_ctrl_c(f"""
+        print("waiting", flush=True)
+        brimful.ShardDataset([{str(shard)!r}] * 4000, fields="cls", index_cache=None)
+    """)
+
+
+def test_a_pipe_is_no_indexed_shard_and_nobody_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "a.tar")
+    for access in ("auto", "indexed"):
+        with pytest.raises(brimful.UnsupportedError, match="stream"):
+            brimful.ShardDataset(tmp_path / "a.tar", access=access)
 
 
 def test_without_torch_numpy_is_enough(pattern):
