@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::field::FieldSpec;
+use super::losses::passed_over;
 use super::process::PerProcess;
 use crate::decode::DecodeOptions;
 use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder};
@@ -140,17 +141,7 @@ impl Dataset {
         for (path, index) in paths.iter().zip(indexes) {
             let files = index.iter().map(|file| (file.name, file.offset, file.size));
             builder.push_shard(path_text(path), index.fingerprint(), files)?;
-            let report = index.report();
-            if !report.is_whole() {
-                warnings.push(format!(
-                    "{}: {} bytes in {} damaged places and {} sparse members were passed over{}",
-                    path.display(),
-                    report.lost_bytes,
-                    report.resyncs,
-                    report.sparse,
-                    if report.missing_end { "; the end of the archive is missing" } else { "" }
-                ));
-            }
+            warnings.extend(passed_over(path, index.report()));
         }
         let index = builder.finish();
         warnings.extend(index.report().warnings());
@@ -206,7 +197,8 @@ impl Dataset {
         Some(Key::new(index.get(ordinal).key().to_vec()))
     }
 
-    /// What was lost or looks odd in the shards, one sentence each; nothing is known of a stream.
+    /// What was lost or looks odd in the shards, one sentence each. Of a stream this is known when it has been read: see
+    /// [`Loader::notices`](super::Loader::notices).
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings

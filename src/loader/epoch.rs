@@ -101,6 +101,8 @@ impl Epoch {
             place.delivered_epoch = epoch;
             place.delivered = position;
         }
+        self.shared.quarantine.epoch_ended();
+        self.shared.losses.epoch_ended();
         if let Some(run) = self.run.take() {
             self.shared.keep(run);
         }

@@ -19,6 +19,8 @@
 
 mod field;
 mod process;
+mod notices;
+mod losses;
 mod dataset;
 mod policy;
 mod stats;
@@ -41,6 +43,7 @@ pub use builder::LoaderBuilder;
 pub use dataset::{Access, Dataset, DatasetOptions};
 pub use epoch::{Epoch, Poll};
 pub use field::FieldSpec;
+pub use losses::StreamStats;
 pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;
 pub use route::{Lane, Observation, RouteMode, Router};
@@ -51,6 +54,8 @@ use crate::sample::{EpochPlan, Shuffle};
 use crate::transform::SampleRng;
 use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
+use losses::Losses;
+use notices::Notices;
 use pipeline::Pipeline;
 use policy::Quarantine;
 use process::PerProcess;
@@ -79,6 +84,8 @@ struct Shared {
     /// See [`fingerprint`]: made once, since every state carries it.
     fingerprint: u64,
     quarantine: Arc<Quarantine>,
+    losses: Arc<Losses>,
+    notices: Arc<Notices>,
     allocator: Arc<dyn HostAllocator>,
     counters: Mutex<Option<Arc<Counters>>>,
     place: Mutex<Place>,
@@ -141,7 +148,8 @@ impl Loader {
         quarantine: Option<PathBuf>,
         allocator: Arc<dyn HostAllocator>,
     ) -> Result<Self> {
-        let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine)?);
+        let notices = Arc::new(Notices::new());
+        let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine, Arc::clone(&notices))?);
         let fingerprint = fingerprint(&dataset, &config);
         Ok(Self {
             shared: Arc::new(Shared {
@@ -149,6 +157,8 @@ impl Loader {
                 config,
                 fingerprint,
                 quarantine,
+                losses: Arc::new(Losses::new(Arc::clone(&notices))),
+                notices,
                 allocator,
                 counters: Mutex::new(None),
                 place: Mutex::default(),
@@ -233,13 +243,23 @@ impl Loader {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let counters = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        match counters.as_ref() {
+        let stats = match counters.as_ref() {
             Some(counters) => counters.snapshot(),
             None => {
                 let threads = self.shared.config.threads;
                 Counters::new(threads.decode, threads.read).snapshot()
             }
-        }
+        };
+        let is_stream = self.shared.dataset.index().is_none();
+        Stats { stream: is_stream.then(|| self.shared.losses.stats()), ..stats }
+    }
+
+    /// What has come up in the data since the last call, one sentence each, for whoever shows warnings: the first few
+    /// bad samples and damaged shards of a stream as they are met, the rest summed up at the end of an epoch. Each is
+    /// told once in the life of a loader.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        self.shared.notices.take()
     }
 
     /// Samples that were left out because they were bad, each once, at most the first 1,000.
@@ -262,7 +282,7 @@ impl Loader {
         }
     }
 
-    /// Makes the next epoch go on where `state` was taken.
+    /// Makes the next epoch go on where `state` was taken: at once through an index; a stream is read again up to there.
     ///
     /// # Errors
     /// [`StateMismatch`](crate::ErrorKind::StateMismatch) when it belongs to another seed, data set or version.
@@ -306,16 +326,18 @@ impl Shared {
     }
 
     fn pipeline(&self, counters: Arc<Counters>) -> Pipeline {
-        let quarantine = Arc::clone(&self.quarantine);
-        Pipeline::new(self.dataset.clone(), &self.config, quarantine, counters, Arc::clone(&self.allocator))
+        let (quarantine, losses) = (Arc::clone(&self.quarantine), Arc::clone(&self.losses));
+        Pipeline::new(self.dataset.clone(), &self.config, quarantine, losses, counters, Arc::clone(&self.allocator))
     }
 
     /// A pipeline for `rows` samples outside any epoch: errors are raised, counters are nobody's.
     fn single_pipeline(&self, rows: usize) -> Result<Pipeline> {
-        let quarantine = Arc::new(Quarantine::new(OnError::Raise, ErrorBudget::Unlimited, None)?);
+        let notices = Arc::clone(&self.notices);
+        let quarantine = Arc::new(Quarantine::new(OnError::Raise, ErrorBudget::Unlimited, None, notices)?);
         let config = LoaderConfig { batch_size: rows, ..self.config.clone() };
         let counters = Arc::new(Counters::new(1, 1));
-        Ok(Pipeline::new(self.dataset.clone(), &config, quarantine, counters, Arc::clone(&self.allocator)))
+        let losses = Arc::clone(&self.losses);
+        Ok(Pipeline::new(self.dataset.clone(), &config, quarantine, losses, counters, Arc::clone(&self.allocator)))
     }
 
     fn start(&self, epoch: u64, position: usize) -> Result<Run> {

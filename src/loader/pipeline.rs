@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::assembly::Plan;
 use super::builder::LoaderConfig;
 use super::dataset::Dataset;
+use super::losses::Losses;
 use super::policy::{Quarantine, Tally};
 use super::stats::Counters;
 use crate::Result;
@@ -26,6 +27,8 @@ pub(crate) struct Pipeline {
     pub(crate) dtype: crate::batch::Dtype,
     pub(crate) layout: crate::batch::Layout,
     pub(crate) quarantine: Arc<Quarantine>,
+    /// What was lost in the shards of a stream.
+    pub(crate) losses: Arc<Losses>,
     pub(crate) counters: Arc<Counters>,
     /// Buffers of whole batches.
     pub(crate) pool: Arc<BufferPool>,
@@ -41,6 +44,7 @@ impl Pipeline {
         dataset: Dataset,
         config: &LoaderConfig,
         quarantine: Arc<Quarantine>,
+        losses: Arc<Losses>,
         counters: Arc<Counters>,
         allocator: Arc<dyn HostAllocator>,
     ) -> Self {
@@ -57,6 +61,7 @@ impl Pipeline {
             dtype: config.dtype,
             layout: config.layout,
             quarantine,
+            losses,
             counters,
             // Those in flight, one in the consumer's hands, one it has not let go of yet.
             pool: BufferPool::new(Arc::clone(&allocator), config.prefetch + 2),

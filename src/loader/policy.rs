@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::notices::{NAMED_MAX, Notices};
 use super::process::PerProcess;
 use crate::{Error, ErrorKind, Result};
 
@@ -18,6 +19,8 @@ pub enum OnError {
     #[default]
     Raise,
     /// The batch comes without it: shorter by one row.
+    ///
+    /// In a stream, a shard that cannot be read on counts as one bad sample, whatever it still held: nobody knows.
     Skip,
     /// Another sample of the same epoch takes its row, chosen by (seed, epoch, position) alone.
     Replace,
@@ -46,10 +49,20 @@ pub struct BadSample {
     pub field: Option<String>,
     /// Kind of the error.
     pub kind: ErrorKind,
+    /// Whether it stands for all that was left of a stream's shard: how many samples that were is unknown.
+    pub is_shard: bool,
     /// Byte offset in the shard, where known.
     pub offset: Option<u64>,
     /// The whole message.
     pub message: String,
+}
+
+impl BadSample {
+    /// What is bad, in a word: `shard`, or the kind of the sample's error.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        if self.is_shard { "shard" } else { self.kind.as_str() }
+    }
 }
 
 /// Names kept in memory for those who ask; the file gets them all.
@@ -67,6 +80,7 @@ pub(crate) struct Quarantine {
     on_error: OnError,
     budget: ErrorBudget,
     path: Option<PathBuf>,
+    notices: Arc<Notices>,
     state: PerProcess<Mutex<State>>,
 }
 
@@ -76,6 +90,9 @@ struct State {
     seen: HashSet<u64>,
     list: Vec<BadSample>,
     file: Option<File>,
+    /// How many were met, each once, by what is bad; and how many at the last summary.
+    counts: BTreeMap<&'static str, u64>,
+    summed_up: u64,
 }
 
 /// The bad samples of one run: for each epoch in progress, the places where one stood. At a boundary there are two.
@@ -97,7 +114,12 @@ impl Tally {
 }
 
 impl Quarantine {
-    pub(crate) fn new(on_error: OnError, budget: ErrorBudget, path: Option<PathBuf>) -> Result<Self> {
+    pub(crate) fn new(
+        on_error: OnError,
+        budget: ErrorBudget,
+        path: Option<PathBuf>,
+        notices: Arc<Notices>,
+    ) -> Result<Self> {
         if let ErrorBudget::Share(share) = budget
             && !(0.0..=1.0).contains(&share)
         {
@@ -106,7 +128,7 @@ impl Quarantine {
                 format!("max_errors={share} is no share between 0 and 1"),
             ));
         }
-        Ok(Self { on_error, budget, path, state: PerProcess::new(Mutex::default()) })
+        Ok(Self { on_error, budget, path, notices, state: PerProcess::new(Mutex::default()) })
     }
 
     pub(crate) fn on_error(&self) -> OnError {
@@ -152,26 +174,52 @@ impl Quarantine {
         self.state().list.clone()
     }
 
+    /// Sums up the bad samples that were not named one by one, unless there are none since the last time.
+    pub(crate) fn epoch_ended(&self) {
+        let mut state = self.state();
+        let met: u64 = state.counts.values().sum();
+        if met > state.summed_up.max(NAMED_MAX) {
+            state.summed_up = met;
+            let counts: Vec<String> = state.counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
+            self.notices.push(format!(
+                "{met} bad samples so far, of which {NAMED_MAX} were named ({}): bad_samples() lists them",
+                counts.join(", ")
+            ));
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn list(&self, state: &mut State, error: &Error) -> Result<()> {
         let place = error.place();
+        // All that belongs to a sample has a key: without one it is the reading of a stream's shard that failed.
+        let is_shard = place.key.is_none();
+        let rest = if is_shard {
+            "; what was left of the shard is lost, and how many samples that were is unknown"
+        } else {
+            ""
+        };
         let bad = BadSample {
             shard: place.shard.as_deref().unwrap_or_default().to_owned(),
             key: place.key.clone().unwrap_or_default(),
             field: place.field.clone(),
             kind: error.kind(),
+            is_shard,
             offset: place.offset,
-            message: error.to_string(),
+            message: format!("{error}{rest}"),
         };
         let mut hasher = DefaultHasher::new();
         (&bad.shard, &bad.key).hash(&mut hasher);
         if state.seen.len() < SEEN_MAX && !state.seen.insert(hasher.finish()) {
             return Ok(());
         }
-        tracing::debug!(%error, "bad sample left out");
+        *state.counts.entry(bad.what()).or_default() += 1;
+        if state.counts.values().sum::<u64>() <= NAMED_MAX {
+            let word = if self.on_error == OnError::Replace { "replaced" } else { "left out" };
+            self.notices.push(format!("{word}: {}", bad.message));
+        }
         if let Some(path) = &self.path {
             let named = |e| Error::io(format!("cannot write the quarantine list {}", path.display()), e);
             let file = match &mut state.file {
@@ -180,8 +228,8 @@ impl Quarantine {
             };
             // One write a line: several ranks may share the file.
             let mut line = serde_json::json!({
-                "shard": bad.shard, "key": bad.key, "field": bad.field, "kind": bad.kind.as_str(),
-                "offset": bad.offset, "message": bad.message,
+                "shard": bad.shard, "key": bad.key, "field": bad.field, "kind": bad.what(),
+                "cause": bad.is_shard.then(|| bad.kind.as_str()), "offset": bad.offset, "message": bad.message,
             })
             .to_string();
             line.push('\n');
@@ -198,20 +246,24 @@ impl Quarantine {
 mod tests {
     use super::*;
 
+    fn policy(on_error: OnError, budget: ErrorBudget, path: Option<PathBuf>) -> Result<Quarantine> {
+        Quarantine::new(on_error, budget, path, Arc::new(Notices::new()))
+    }
+
     fn bad(key: &str) -> Error {
         Error::new(ErrorKind::Decode, "no image").in_shard("a.tar").at_key(key)
     }
 
     #[test]
     fn raising_gives_the_error_back() {
-        let quarantine = Quarantine::new(OnError::Raise, ErrorBudget::Unlimited, None).unwrap();
+        let quarantine = policy(OnError::Raise, ErrorBudget::Unlimited, None).unwrap();
         let error = quarantine.admit(&Tally::default(), bad("a"), 0, 0, 10).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Decode);
     }
 
     #[test]
     fn a_budget_counts_each_epoch_anew() {
-        let quarantine = Quarantine::new(OnError::Skip, ErrorBudget::Count(2), None).unwrap();
+        let quarantine = policy(OnError::Skip, ErrorBudget::Count(2), None).unwrap();
         let tally = Tally::default();
         for epoch in 0..3 {
             quarantine.admit(&tally, bad("a"), epoch, 4, 10).unwrap();
@@ -229,18 +281,18 @@ mod tests {
 
     #[test]
     fn a_share_is_of_the_samples_of_the_epoch() {
-        let quarantine = Quarantine::new(OnError::Skip, ErrorBudget::Share(0.01), None).unwrap();
+        let quarantine = policy(OnError::Skip, ErrorBudget::Share(0.01), None).unwrap();
         let tally = Tally::default();
         quarantine.admit(&tally, bad("a"), 0, 0, 199).unwrap();
         assert!(quarantine.admit(&tally, bad("b"), 0, 1, 199).is_err());
-        assert!(Quarantine::new(OnError::Skip, ErrorBudget::Share(1.5), None).is_err());
+        assert!(policy(OnError::Skip, ErrorBudget::Share(1.5), None).is_err());
     }
 
     #[test]
     fn the_list_on_disk_has_one_line_a_sample() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.jsonl");
-        let quarantine = Quarantine::new(OnError::Skip, ErrorBudget::Unlimited, Some(path.clone())).unwrap();
+        let quarantine = policy(OnError::Skip, ErrorBudget::Unlimited, Some(path.clone())).unwrap();
         for key in ["a", "b", "a"] {
             quarantine.admit(&Tally::default(), bad(key), 0, 0, 10).unwrap();
         }
@@ -248,5 +300,36 @@ mod tests {
         assert_eq!(text.lines().count(), 2);
         let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!((&line["key"], &line["kind"]), (&"a".into(), &"decode".into()));
+    }
+
+    #[test]
+    fn the_first_few_are_named_and_the_rest_summed_up_once() {
+        let quarantine = policy(OnError::Skip, ErrorBudget::Unlimited, None).unwrap();
+        let pass = |keys: std::ops::Range<usize>| {
+            for key in keys {
+                quarantine.admit(&Tally::default(), bad(&key.to_string()), 0, key, 100).unwrap();
+            }
+            quarantine.epoch_ended();
+            quarantine.notices.take()
+        };
+        let told = pass(0..3);
+        assert!(told.len() == 3 && told[2].starts_with("left out: a.tar: sample '2'"), "{told:?}");
+        let told = pass(0..20);
+        assert_eq!(told.len(), 3);
+        assert!(told[2].starts_with("20 bad samples so far") && told[2].contains("decode 20"), "{told:?}");
+        assert!(pass(0..20).is_empty());
+        assert_eq!(pass(0..21).len(), 1);
+    }
+
+    #[test]
+    fn what_has_no_key_is_the_rest_of_a_shard() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.jsonl");
+        let quarantine = policy(OnError::Skip, ErrorBudget::Unlimited, Some(path.clone())).unwrap();
+        let error = Error::new(ErrorKind::Truncated, "the gzip shard is cut").in_shard("a.tar.gz");
+        quarantine.admit(&Tally::default(), error, 0, 0, 10).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!((&line["kind"], &line["cause"]), (&"shard".into(), &"truncated".into()));
+        assert!(line["message"].as_str().unwrap().contains("unknown"));
     }
 }

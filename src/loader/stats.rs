@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::losses::StreamStats;
+
 /// A stage of the loader, in the order a sample passes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
@@ -173,6 +175,7 @@ impl Counters {
             consumer_behind_share: share(seconds(&self.blocked_ns), self.read_threads),
             stages,
             bottleneck: Bottleneck::Unknown,
+            stream: None,
         };
         stats.bottleneck = Bottleneck::of(&stats);
         stats
@@ -211,6 +214,9 @@ pub struct Stats {
     pub stages: [StageStats; 6],
     /// The stage that limits throughput.
     pub bottleneck: Bottleneck,
+    /// What the shards of a stream held, since the loader was made; `None` where there is an index, which was checked
+    /// when the data set was opened.
+    pub stream: Option<StreamStats>,
 }
 
 impl Stats {

@@ -1,5 +1,6 @@
 //! Samples of shards that can only be read from front to back: shard after shard, shuffled in a window. It numbers
-//! samples in the order it meets them, so order is still a function of seed, epoch and rank alone.
+//! samples in the order it meets them, so order is still a function of seed, epoch and rank alone. It cannot jump: to
+//! go on from a place in mid-epoch it reads all that comes before.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -9,8 +10,8 @@ use bytes::Bytes;
 use super::dataset::{RawField, RawSample, missing, path_text};
 use super::pipeline::Pipeline;
 use super::stats::Stage;
-use crate::sample::{Groups, Sample, Shuffle, ShuffleBuffer, StreamOrder, StreamSplit, group_by_key};
-use crate::shard::{Member, ShardStream};
+use crate::sample::{GroupReport, Groups, Sample, Shuffle, ShuffleBuffer, StreamOrder, StreamSplit, group_by_key};
+use crate::shard::{Member, ScanReport, ShardStream};
 use crate::{Error, ErrorKind, Result};
 
 /// The samples of one epoch of one rank.
@@ -152,7 +153,7 @@ impl StreamFeed {
                 continue;
             };
             let Some(sample) = shard.samples.next() else {
-                self.current = None;
+                self.close_shard();
                 continue;
             };
             if self.pipeline.is_stopped() {
@@ -165,15 +166,32 @@ impl StreamFeed {
         }
     }
 
+    /// A shard is over: only now it is known what was lost in it.
+    fn close_shard(&mut self) {
+        let Some(OpenShard { number, samples, .. }) = self.current.take() else { return };
+        let Offsets(stream) = samples.source();
+        let path = &self.pipeline.dataset.paths()[number];
+        self.pipeline.losses.shard_ended(number, path, stream.report(), &samples.report(), stream.has_failed());
+    }
+
     fn open_shard(&mut self) -> Option<Result<()>> {
         let number = self.shards.next()?;
         let path = &self.pipeline.dataset.paths()[number];
         let options = self.pipeline.dataset.options();
         let pipeline = Arc::clone(&self.pipeline);
-        Some(ShardStream::open_while(path, &options.shards, move || !pipeline.is_stopped()).map(|stream| {
-            let samples = group_by_key(Offsets(stream), &options.grouping);
-            self.current = Some(OpenShard { number, url: path_text(path), samples });
-        }))
+        let opened = ShardStream::open_while(path, &options.shards, move || !pipeline.is_stopped());
+        Some(match opened {
+            Ok(stream) => {
+                let samples = group_by_key(Offsets(stream), &options.grouping);
+                self.current = Some(OpenShard { number, url: path_text(path), samples });
+                Ok(())
+            }
+            Err(error) => {
+                let (scan, groups) = (ScanReport::default(), GroupReport::default());
+                self.pipeline.losses.shard_ended(number, path, &scan, &groups, true);
+                Err(error)
+            }
+        })
     }
 
     fn raw(&self, ordinal: u64, number: usize, url: Arc<str>, sample: Sample<(Bytes, u64)>) -> Result<RawSample> {

@@ -87,6 +87,11 @@ impl<I, E: Entry> Groups<I, E> {
         self.grouper.report()
     }
 
+    /// Where the members come from.
+    pub fn source(&self) -> &I {
+        &self.members
+    }
+
     /// Ends the sample in work; `None` if there is none or if it is to be dropped.
     fn finish_sample(&mut self) -> Option<Sample<E::Value>> {
         let sample = self.sample.take()?;

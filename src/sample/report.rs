@@ -47,6 +47,9 @@ pub struct GroupReport {
 }
 
 impl GroupReport {
+    /// The kind of the warning about samples that were dropped because reading failed inside them.
+    pub(crate) const CUT_SAMPLES: &'static str = "cut_samples";
+
     /// Adds the counts of another report.
     pub fn merge(&mut self, other: &Self) {
         let Self { samples, fields, not_files, appledouble, metadata, without_extension, .. } = other;
@@ -77,33 +80,43 @@ impl GroupReport {
     /// What a user should know, one plain sentence each; empty when all is well.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        self.oddities().into_iter().map(|(_, sentence)| sentence).collect()
+    }
+
+    /// The warnings, each with a word for its kind.
+    pub(crate) fn oddities(&self) -> Vec<(&'static str, String)> {
+        let mut oddities = Vec::new();
         if self.split_keys > 0 {
             let names: Vec<String> = self.split_key_names.iter().map(|key| format!("'{key}'")).collect();
-            warnings.push(format!(
+            oddities.push(("split_keys", format!(
                 "{} times a key came back later in its shard (first: {}): only neighbours are joined, so these samples \
                  lack fields; pack the members sorted by name",
                 self.split_keys,
                 names.join(", ")
-            ));
+            )));
         }
         let one_off = self.one_off_extensions().count();
         if one_off >= ONE_OFF_WARNING_MIN && one_off as u64 >= self.samples / 100 {
             let names: Vec<String> = self.one_off_extensions().take(3).map(|ext| format!("'{ext}'")).collect();
-            warnings.push(format!(
+            oddities.push(("one_off_extensions", format!(
                 "{one_off} extensions occur only once ({}, ..): the key ends at the first dot of a file name, so dots in \
                  names change the keys; splitting at the last dot may be what is meant",
                 names.join(", ")
-            ));
+            )));
         }
         if self.duplicate_fields > 0 {
-            warnings
-                .push(format!("{} fields are given twice in one sample; the first was kept", self.duplicate_fields));
+            oddities.push((
+                "duplicate_fields",
+                format!("{} fields are given twice in one sample; the first was kept", self.duplicate_fields),
+            ));
         }
         if self.cut_samples > 0 {
-            warnings.push(format!("{} samples were dropped because reading failed inside them", self.cut_samples));
+            oddities.push((
+                Self::CUT_SAMPLES,
+                format!("{} samples were dropped because reading failed inside them", self.cut_samples),
+            ));
         }
-        warnings
+        oddities
     }
 
     /// Notes a key that came back.

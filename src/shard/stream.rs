@@ -99,6 +99,12 @@ impl ShardStream {
         self.scanner.report()
     }
 
+    /// Whether an error ended it, so that nobody knows what would have come.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     fn next_member(&mut self) -> Result<Option<(Member, Bytes)>> {
         while let Some(found) = self.scanner.next(&mut self.window)? {
             if found.kind != MemberKind::File {

@@ -5,6 +5,7 @@ use std::io::Write;
 use brimful::ErrorKind;
 use brimful::loader::{Access, DatasetOptions, ErrorBudget, Loader, OnError};
 use brimful::sample::{Remainder, Shuffle, Split};
+use brimful::shard::{Damage, ShardOptions};
 
 use super::made::{Made, epoch_labels, made, options};
 
@@ -98,6 +99,54 @@ fn a_cut_stream_is_never_a_silent_end() {
     let labels = epoch_labels(&skip);
     assert!(!labels.is_empty() && labels.len() < 9, "{labels:?}");
     assert!(skip.stats().skipped >= 1);
+    let [bad] = &skip.bad_samples()[..] else { panic!("not one bad sample") };
+    assert!(bad.is_shard && bad.what() == "shard" && bad.message.contains("unknown"), "{bad:?}");
+    assert_eq!(skip.notices(), [format!("left out: {}", bad.message)]);
+    let stream = skip.stats().stream.unwrap();
+    assert_eq!((stream.shards, stream.lost_shards), (1, 1));
+    assert_eq!(stream.groups.samples, labels.len() as u64);
+    epoch_labels(&skip);
+    assert_eq!(skip.stats().stream.unwrap().lost_shards, 1, "each shard counts once");
+}
+
+/// Shards whose second sample's header is overwritten, gzipped after that.
+fn damaged(shards: usize) -> Made {
+    let data = made(&vec![4; shards]);
+    for shard in 0..shards {
+        let path = super::made::shard_path(data.folder.path(), shard);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let header = bytes.windows(6).position(|window| window == format!("{:06}", shard * 4 + 1).as_bytes()).unwrap();
+        // The header's own name may be in the extended header before it: both blocks go.
+        let block = header / 512 * 512;
+        bytes[block..block + 512].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+    }
+    data
+}
+
+#[test]
+fn losses_in_a_stream_are_told_as_those_of_an_index_are() {
+    let data = damaged(8);
+    let shards = ShardOptions { damage: Damage::Resync, ..ShardOptions::default() };
+    let indexed = data.dataset(DatasetOptions { shards, ..options() }).unwrap();
+    let streamed = data.dataset(DatasetOptions { shards, access: Access::Stream, ..options() }).unwrap();
+    assert!(indexed.warnings().len() >= 8);
+    let loader = |dataset| {
+        let builder = Loader::builder(dataset).batch_size(4).threads(2);
+        builder.on_error(OnError::Skip, ErrorBudget::Unlimited).build().unwrap()
+    };
+    let (through_index, loader) = (loader(indexed.clone()), loader(streamed));
+    assert!(loader.notices().is_empty());
+    assert_eq!(epoch_labels(&loader), epoch_labels(&through_index));
+    let told = loader.notices();
+    for warning in &indexed.warnings()[..5] {
+        assert!(told.contains(warning), "{warning:?} is not in {told:?}");
+    }
+    assert!(told.iter().any(|sentence| sentence.starts_with("8 shards so far are damaged")), "{told:?}");
+    let stream = loader.stats().stream.unwrap();
+    assert_eq!((stream.shards, stream.damaged_shards, stream.lost_shards), (8, 8, 0));
+    assert!(stream.resyncs >= 8 && stream.lost_bytes >= 8 * 512, "{stream:?}");
+    assert_eq!(through_index.stats().stream, None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ from .dataset import ShardDataset
 from .errors import (
     BrimfulError,
     CancelledError,
+    DataWarning,
     DecodeError,
     FieldValueError,
     InvalidOptionError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BrimfulError",
     "CancelledError",
+    "DataWarning",
     "DecodeError",
     "FieldValueError",
     "InvalidOptionError",

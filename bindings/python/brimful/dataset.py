@@ -14,7 +14,7 @@ from typing import Any
 from . import _native
 from ._compiler import Compiled, compile_transform
 from .arrays import numpy_column, torch_column, torch_is_there
-from .errors import ShardChangedError
+from .errors import DataWarning, ShardChangedError
 from .progress import ProgressLine
 
 __all__ = ["ShardDataset"]
@@ -112,7 +112,7 @@ class ShardDataset:
                 )
             if self._fingerprint is None:
                 for sentence in shards.warnings:
-                    warnings.warn(sentence, stacklevel=4)
+                    warnings.warn(sentence, DataWarning, stacklevel=4)
             self._fingerprint = shards.fingerprint
             self._shards = shards
         return self._shards

@@ -8,13 +8,14 @@ import os
 import platform
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from . import __version__, _native, transforms
 from .arrays import torch_is_there
 from .dataset import ShardDataset
-from .errors import BrimfulError
+from .errors import BrimfulError, DataWarning
 from .progress import ProgressLine
 
 _SHARDS = 4
@@ -65,13 +66,16 @@ def measure(shards: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
     line = ProgressLine("loading images")
     images, first_images, started = 0, 0, time.perf_counter()
     first = last = started
-    for _ in range(_EPOCHS):
-        for batch in loader:
-            last = time.perf_counter()
-            images += len(batch)
-            if first_images == 0:
-                first, first_images = last, len(batch)
-            line(images, _EPOCHS * samples if samples is not None else images + 1)
+    with warnings.catch_warnings():
+        # They are told below.
+        warnings.simplefilter("ignore", DataWarning)
+        for _ in range(_EPOCHS):
+            for batch in loader:
+                last = time.perf_counter()
+                images += len(batch)
+                if first_images == 0:
+                    first, first_images = last, len(batch)
+                line(images, _EPOCHS * samples if samples is not None else images + 1)
     stats = loader.stats()
     bad = loader.bad_samples()
     for sample in bad[:_TOLD]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _native
 from .dataset import ShardDataset
-from .errors import InvalidOptionError, StateMismatchError
+from .errors import DataWarning, InvalidOptionError, StateMismatchError
 from .explanation import Explanation
 from .ranks import WHOLE, Split
 
@@ -103,9 +104,9 @@ class Batches(Iterator[Any]):
     """The batches of one epoch, each as `finish` makes it."""
 
     def __init__(self, engine: Engine, finish: Callable[[_native.Batch], Any], timeout_s: float | None = None) -> None:
-        loader = engine.native
-        self._epoch = loader.epoch()
-        self._length = loader.batches
+        self._loader = engine.native
+        self._epoch = self._loader.epoch()
+        self._length = self._loader.batches
         self._finish = finish
         self._timeout_s = timeout_s
 
@@ -114,6 +115,8 @@ class Batches(Iterator[Any]):
             batch = self._epoch.next_batch(self._timeout_s)
         except TimeoutError:
             raise RuntimeError(f"DataLoader timed out after {self._timeout_s} seconds") from None
+        for sentence in self._loader.notices():
+            warnings.warn(sentence, DataWarning, stacklevel=2)
         if batch is None:
             raise StopIteration
         return self._finish(batch)
@@ -147,7 +150,7 @@ class Controls:
         return self._native().state()
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Makes the next `iter()` go on where `state_dict` was taken.
+        """Makes the next `iter()` go on where `state_dict` was taken; a stream is read again up to there.
 
         Raises:
             StateMismatchError: if it was taken with another seed or of other shards.
@@ -158,11 +161,18 @@ class Controls:
             raise StateMismatchError(f"this is no state of a brimful loader: {error}") from None
 
     def stats(self) -> dict[str, Any]:
-        """What each stage did since the threads were started, and which one is the bottleneck."""
+        """What each stage did since the threads were started, and which one is the bottleneck.
+
+        Of a stream, `"stream"` says what its shards held, as far as they were read: among it what was lost.
+        """
         return {"engine": "native", **self._native().stats()}
 
     def bad_samples(self) -> list[dict[str, Any]]:
-        """Samples that were left out under on_error="skip" or "replace", each once, at most the first 1,000."""
+        """Samples that were left out under on_error="skip" or "replace", each once, at most the first 1,000.
+
+        One whose kind is "shard" stands for all that was left of a stream's shard, of unknown number. The first few
+        are also told as a `DataWarning` when they are met, the rest summed up at the end of an epoch.
+        """
         return self._native().bad_samples()
 
     def explain(self) -> Explanation:

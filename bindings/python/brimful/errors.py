@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "BrimfulError",
     "CancelledError",
+    "DataWarning",
     "DecodeError",
     "FieldValueError",
     "InvalidOptionError",
@@ -64,6 +65,10 @@ class BrimfulError(Exception):
     def __reduce__(self):
         parts = ("kind", "hint", "shard", "key", "field", "offset")
         return _rebuild, (type(self), self.message, {part: getattr(self, part) for part in parts})
+
+
+class DataWarning(UserWarning):
+    """Something in the data that was lost, left out, or looks odd; the work goes on."""
 
 
 class ShardError(BrimfulError):

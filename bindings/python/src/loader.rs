@@ -179,6 +179,11 @@ impl Loader {
         crate::stats::document(py, &self.loader.stats())
     }
 
+    /// What has come up in the data since the last call, one sentence each.
+    fn notices(&self) -> Vec<String> {
+        self.loader.notices()
+    }
+
     /// Samples that were left out because they were bad, each once.
     fn bad_samples<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.loader.bad_samples().iter().map(|bad| crate::stats::bad_sample(py, bad)).collect()

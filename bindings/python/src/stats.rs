@@ -1,6 +1,6 @@
 //! What a loader counted, as dictionaries whose keys carry units. It computes nothing.
 
-use brimful::loader::{BadSample, Stats};
+use brimful::loader::{BadSample, Stats, StreamStats};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -28,6 +28,31 @@ pub(crate) fn document<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
         stages.set_item(row.stage.as_str(), stage)?;
     }
     document.set_item("stages", stages)?;
+    document.set_item("stream", stats.stream.as_ref().map(|stream| stream_document(py, stream)).transpose()?)?;
+    Ok(document)
+}
+
+fn stream_document<'py>(py: Python<'py>, stats: &StreamStats) -> PyResult<Bound<'py, PyDict>> {
+    let document = PyDict::new(py);
+    let counts = [
+        ("shards", stats.shards),
+        ("lost_shards", stats.lost_shards),
+        ("damaged_shards", stats.damaged_shards),
+        ("resyncs", stats.resyncs),
+        ("lost_bytes", stats.lost_bytes),
+        ("sparse", stats.sparse),
+        ("missing_ends", stats.missing_ends),
+        ("samples", stats.groups.samples),
+        ("split_keys", stats.groups.split_keys),
+        ("duplicate_fields", stats.groups.duplicate_fields),
+        ("cut_samples", stats.groups.cut_samples),
+        ("bad_samples", stats.groups.bad_samples),
+        ("appledouble", stats.groups.appledouble),
+        ("without_extension", stats.groups.without_extension),
+    ];
+    for (name, count) in counts {
+        document.set_item(name, count)?;
+    }
     Ok(document)
 }
 
@@ -37,7 +62,8 @@ pub(crate) fn bad_sample<'py>(py: Python<'py>, bad: &BadSample) -> PyResult<Boun
     row.set_item("shard", &bad.shard)?;
     row.set_item("key", &bad.key)?;
     row.set_item("field", bad.field.as_deref())?;
-    row.set_item("kind", bad.kind.as_str())?;
+    row.set_item("kind", bad.what())?;
+    row.set_item("cause", bad.is_shard.then(|| bad.kind.as_str()))?;
     row.set_item("offset", bad.offset)?;
     row.set_item("message", &bad.message)?;
     Ok(row)

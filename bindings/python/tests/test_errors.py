@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import pickle
+import warnings
 
 import numpy
 import pytest
@@ -34,6 +37,7 @@ def test_a_damaged_image_names_shard_key_and_field(damaged):
         dataset[7]
 
 
+@pytest.mark.filterwarnings("ignore::brimful.DataWarning")
 @pytest.mark.parametrize("policy", ["skip", "replace"])
 def test_bad_samples_are_left_out_counted_and_listed(damaged, tmp_path, policy):
     listed = tmp_path / "bad.jsonl"
@@ -55,6 +59,41 @@ def test_bad_samples_are_left_out_counted_and_listed(damaged, tmp_path, policy):
     assert stats["stages"]["decode"]["failures"] >= 2
 
 
+def test_the_first_bad_samples_are_warned_of_and_the_rest_summed_up(tmp_path):
+    rows = [sample(number) for number in range(12)]
+    for number in range(0, 12, 2):
+        rows[number]["jpg"] = b"no image at all"
+    dataset = brimful.ShardDataset(write_shard(tmp_path / "bad.tar", rows), transform=CROP)
+    loader = brimful.Loader(dataset, 4, on_error="skip")
+    with pytest.warns(brimful.DataWarning) as caught:
+        list(loader)
+    told = [str(warning.message) for warning in caught]
+    assert caught[0].filename == __file__
+    assert all("left out" in sentence and "bad.tar" in sentence for sentence in told[:5])
+    assert told[5:] == ["6 bad samples so far, of which 5 were named (decode 6): bad_samples() lists them"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(loader)
+
+
+def test_a_stream_tells_what_its_shards_lost(tmp_path):
+    plain = write_shard(tmp_path / "a.tar", [sample(number) for number in range(6)])
+    whole = gzip.compress(plain.read_bytes())
+    (tmp_path / "b.tar.gz").write_bytes(whole[: len(whole) // 2])
+    dataset = brimful.ShardDataset(tmp_path / "b.tar.gz", fields="cls")
+    loader = brimful.Loader(dataset, 2, on_error="skip", quarantine=tmp_path / "bad.jsonl")
+    with pytest.warns(brimful.DataWarning, match="unknown"):
+        labels = [label for batch in loader for label in batch.tolist()]
+    stream = loader.stats()["stream"]
+    assert (stream["shards"], stream["lost_shards"], stream["samples"]) == (1, 1, len(labels))
+    [bad] = loader.bad_samples()
+    assert (bad["kind"], bad["cause"], bad["key"]) == ("shard", "truncated", "")
+    [line] = (tmp_path / "bad.jsonl").read_text().splitlines()
+    assert json.loads(line)["kind"] == "shard"
+    assert brimful.Loader(brimful.ShardDataset(plain), 2).stats()["stream"] is None
+
+
+@pytest.mark.filterwarnings("ignore::brimful.DataWarning")
 @pytest.mark.parametrize("allowed", [1, 0.1])
 def test_a_budget_of_errors_is_kept(damaged, allowed):
     loader = brimful.Loader(brimful.ShardDataset(damaged, transform=CROP), 4, on_error="skip", max_errors=allowed)
