@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{BufferPool, Dtype, HostTensor};
+use super::{BufferPool, DeviceArray, Dtype, HostTensor};
 use crate::sample::{Array, Value};
 use crate::{Error, ErrorKind, Result};
 
@@ -26,6 +26,8 @@ pub enum Column {
     Json(Vec<serde_json::Value>),
     /// Undecoded fields: views of the shard where it is mapped.
     Bytes(Vec<Bytes>),
+    /// A tensor in a device's memory.
+    Device(Arc<dyn DeviceArray>),
 }
 
 impl Column {
@@ -37,6 +39,7 @@ impl Column {
             Self::Texts(rows) => rows.len(),
             Self::Json(rows) => rows.len(),
             Self::Names(rows) | Self::Bytes(rows) => rows.len(),
+            Self::Device(array) => array.shape().first().copied().unwrap_or(0),
         }
     }
 

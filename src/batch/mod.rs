@@ -4,9 +4,11 @@
 #[expect(unsafe_code, reason = "owned host memory and disjoint rows of one buffer for many threads")]
 pub mod buffer;
 mod collate;
+mod array;
 
 use std::fmt;
 
+pub use array::DeviceArray;
 pub use buffer::{BufferPool, HostAllocator, HostBuffer, HostMemory, PageableAllocator, Release, Slot, Slots};
 pub use collate::{Column, RowValue, collate};
 

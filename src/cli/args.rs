@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::device::Device;
+
 /// Threads that may be asked for.
 const THREADS_MAX: u64 = 1024;
 
@@ -268,7 +270,8 @@ Examples:
   brimful bench loader --threads 8 --epochs 2 --json --out loader.json
 
 Images go through RandomResizedCrop(224), a flip, and normalising to floats. `no loader` is the
-same work on the same threads without queues, batches and order; pipeline efficiency is the
+same work on the same threads without queues, batches and order (and without the normalising
+where a GPU does that); pipeline efficiency is the
 loader's share of it.";
 
 /// Who decodes JPEG.
@@ -299,6 +302,12 @@ pub(super) struct LoaderBenchArgs {
     /// How bytes are read; auto maps local files and reads remote ones
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(super) io: Io,
+    /// Where batches go: cpu, cuda (the first GPU) or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub(super) device: Device,
+    /// Train this model on the batches meanwhile: only where brimful came with pip
+    #[arg(long, value_name = "MODEL")]
+    pub(super) train: Option<String>,
     /// Seconds of each run
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     pub(super) seconds: f64,

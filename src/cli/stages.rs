@@ -57,6 +57,7 @@ pub(super) fn advice(bottleneck: Bottleneck) -> &'static str {
         }
         Bottleneck::Decode => "decoding takes the time: more cores help, and so do smaller images in the shards",
         Bottleneck::Transform => "resizing and converting take the time: more cores help, and so does a smaller crop",
+        Bottleneck::Copy => "copying to the GPU takes the time: smaller images, or a slot with more lanes, help",
         Bottleneck::Consumer => "batches wait to be taken: the loader is faster than what it feeds",
         _ => "too little was loaded to tell: load more samples",
     }
@@ -68,9 +69,14 @@ mod tests {
 
     #[test]
     fn advice_is_one_sentence() {
-        for bottleneck in
-            [Bottleneck::Unknown, Bottleneck::Read, Bottleneck::Decode, Bottleneck::Transform, Bottleneck::Consumer]
-        {
+        for bottleneck in [
+            Bottleneck::Unknown,
+            Bottleneck::Read,
+            Bottleneck::Decode,
+            Bottleneck::Transform,
+            Bottleneck::Copy,
+            Bottleneck::Consumer,
+        ] {
             let advice = advice(bottleneck);
             assert!(advice.contains(": ") && !advice.ends_with('.'), "{advice}");
         }

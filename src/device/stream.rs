@@ -1,13 +1,13 @@
 //! One GPU as a loader uses it: its context, a copy stream of our own, and memory in it. Order comes from events alone;
 //! it knows no batches and chooses nothing.
 
-use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdeviceptr};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, result};
 
+use super::handover::OrderEvent;
 use crate::{Error, ErrorKind, Result};
 
 /// A GPU: its primary context, the one that frameworks in the same process use too.
@@ -53,6 +53,20 @@ impl Gpu {
     /// [`ErrorKind::Device`] when the driver refuses, as at the end of the process.
     pub fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))
+    }
+
+    /// Makes this GPU the calling thread's, for a thread of our own: its calls are then also allowed while another
+    /// thread captures a CUDA graph, which they are no part of.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when the driver refuses.
+    pub fn enter(&self) -> Result<()> {
+        self.bind()?;
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: `mode` is a valid place that the driver swaps with the thread's mode.
+        unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }
+            .result()
+            .map_err(|error| failed("cannot set the thread's capture mode", error))
     }
 
     /// A stream that waits for no other one.
@@ -209,33 +223,67 @@ pub fn gpu_count() -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Makes `waiting`, a stream of whoever uses the GPU beside us, wait for `event`.
+/// A stream of this or another library, by its handle.
 ///
-/// # Errors
-/// [`ErrorKind::Device`] when the driver refuses, as for a stream that is being captured into a graph.
-///
-/// # Safety
-/// `waiting` must be a stream of the event's context that has not been destroyed, or one of CUDA's own (1 and 2).
-pub unsafe fn wait_on(waiting: *mut c_void, event: &CudaEvent) -> Result<()> {
-    event.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
-    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-    // SAFETY: the event lives in `event`; the stream is the caller's promise.
-    unsafe { result::stream::wait_event(waiting.cast(), event.cu_event(), flags) }
-        .map_err(|error| failed("the consumer's stream cannot wait for the batch", error))
+/// Invariant: it exists, in the primary context of the GPU whose events it is used with, for as long as it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamHandle(usize);
+
+impl StreamHandle {
+    /// CUDA's own stream that all others wait for, unless they were made not to.
+    pub const LEGACY: Self = Self(1);
+
+    /// CUDA's own stream of the calling thread.
+    pub const PER_THREAD: Self = Self(2);
+
+    /// A stream of another library.
+    ///
+    /// # Safety
+    /// `handle` must be the driver's handle of a stream of the GPU's primary context, which must exist until the last
+    /// use of this value and of what was lent to it.
+    #[must_use]
+    pub unsafe fn from_raw(handle: usize) -> Self {
+        Self(handle)
+    }
+
+    /// The handle of one of our own streams, for as long as that lives.
+    pub(crate) fn of(stream: &CudaStream) -> Self {
+        Self(stream.cu_stream() as usize)
+    }
+
+    /// The driver's handle.
+    #[must_use]
+    pub fn as_raw(self) -> sys::CUstream {
+        self.0 as sys::CUstream
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fake(number: usize) -> Self {
+        Self(number)
+    }
 }
 
-/// Records `event` on `stream`, a stream of whoever uses the GPU beside us.
-///
-/// # Errors
-/// [`ErrorKind::Device`] when the driver refuses.
-///
-/// # Safety
-/// As for [`wait_on`].
-pub unsafe fn record_on(stream: *mut c_void, event: &CudaEvent) -> Result<()> {
-    event.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
-    // SAFETY: the event lives in `event`; the stream is the caller's promise.
-    unsafe { result::event::record(event.cu_event(), stream.cast()) }
-        .map_err(|error| failed("cannot record an event on the consumer's stream", error))
+impl OrderEvent for CudaEvent {
+    fn record(&self, stream: StreamHandle) -> Result<()> {
+        self.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+        // SAFETY: the event lives in `self`; the stream exists by the invariant of its handle.
+        unsafe { result::event::record(self.cu_event(), stream.as_raw()) }
+            .map_err(|error| failed("cannot record an event on a stream", error))
+    }
+
+    fn hold(&self, stream: StreamHandle) -> Result<()> {
+        self.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the event lives in `self`; the stream exists by the invariant of its handle.
+        unsafe { result::stream::wait_event(stream.as_raw(), self.cu_event(), flags) }.map_err(|error| {
+            let error = failed("a stream cannot wait for the batch", error);
+            error.with_hint("while a CUDA graph is captured, copy batches into a static tensor outside the capture")
+        })
+    }
+
+    fn has_passed(&self) -> bool {
+        self.try_is_complete().unwrap_or(false)
+    }
 }
 
 /// A call of the driver that did not succeed, as an error of this library.

@@ -144,7 +144,7 @@ impl Assembly {
             };
             columns.push(column.map_err(|error| error.in_field(name.clone()))?);
         }
-        Ok(Batch { epoch, index, len: good.len(), planned, replaced, samples, columns })
+        Ok(Batch { epoch, index, len: good.len(), planned, replaced, samples, columns, rows_on_device: Vec::new() })
     }
 }
 

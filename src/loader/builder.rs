@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::Loader;
 use super::dataset::{Dataset, thread_count};
+use super::gpu::GpuPath;
 use super::policy::{ErrorBudget, OnError};
 use super::run::Threads;
-use crate::batch::{BatchSpec, Dtype, HostAllocator, Layout, PageableAllocator};
-use crate::device::RowWriter;
+use crate::batch::{BatchSpec, BufferPool, Dtype, HostAllocator, Layout, PageableAllocator};
+use crate::device::{Device, RowWriter};
 use crate::sample::{EpochPlan, Shuffle, Split};
 use crate::shard::{IoMethod, filesystem_of};
 use crate::transform;
@@ -22,6 +23,9 @@ const SAMPLES_PER_THREAD: usize = 16;
 
 /// More batches in flight than this help nobody.
 const PREFETCH_MAX: usize = 1024;
+
+/// Batches that a consumer may hold on a GPU unless asked otherwise: more are held by mistake, not by plan.
+const HELD_MAX_DEFAULT: usize = 16;
 
 /// Rows of a batch at most.
 const BATCH_SIZE_MAX: usize = 1 << 20;
@@ -45,7 +49,7 @@ pub struct LoaderBuilder {
     budget: ErrorBudget,
     on_error: OnError,
     quarantine: Option<PathBuf>,
-    allocator: Arc<dyn HostAllocator>,
+    allocator: Option<Arc<dyn HostAllocator>>,
 }
 
 /// Checked options of a loader.
@@ -62,6 +66,19 @@ pub(crate) struct LoaderConfig {
     pub(crate) spec: Option<BatchSpec>,
     pub(crate) prefetch: usize,
     pub(crate) threads: Threads,
+    pub(crate) device: Device,
+    /// Batches that a consumer may hold on the device beside those in flight.
+    pub(crate) held_max: usize,
+}
+
+impl LoaderConfig {
+    /// Type and order of images in host memory: final where the host is the device, else bytes as decoders make them.
+    pub(crate) fn host_form(&self) -> (Dtype, Layout) {
+        match self.device {
+            Device::Cpu => (self.dtype, self.layout),
+            _ => (Dtype::U8, Layout::Nhwc),
+        }
+    }
 }
 
 impl LoaderBuilder {
@@ -78,6 +95,8 @@ impl LoaderBuilder {
             spec: None,
             prefetch: 0,
             threads: Threads { decode: 0, read: 0, prefetch: 0 },
+            device: Device::Cpu,
+            held_max: HELD_MAX_DEFAULT,
         };
         Self {
             dataset,
@@ -89,7 +108,7 @@ impl LoaderBuilder {
             budget: ErrorBudget::default(),
             on_error: OnError::default(),
             quarantine: None,
-            allocator: Arc::new(PageableAllocator),
+            allocator: None,
         }
     }
 
@@ -147,7 +166,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Element type of images: `U8` or `F32`. Default: what the transform's last value step makes.
+    /// Element type of images: `U8`, `F16`, `BF16` or `F32`. Default: what the transform's last value step makes.
     pub fn dtype(mut self, dtype: Dtype) -> Self {
         self.dtype = Some(dtype);
         self
@@ -172,9 +191,22 @@ impl LoaderBuilder {
         self
     }
 
-    /// Where batch memory comes from. Default: ordinary memory.
+    /// Where batch memory comes from. Default: ordinary memory, for a GPU page-locked memory.
     pub fn allocator(mut self, allocator: Arc<dyn HostAllocator>) -> Self {
-        self.allocator = allocator;
+        self.allocator = Some(allocator);
+        self
+    }
+
+    /// Where batches are delivered. Default: host memory.
+    pub fn device(mut self, device: Device) -> Self {
+        self.config.device = device;
+        self
+    }
+
+    /// Batches that the consumer may hold on a GPU, beside those in flight, before that is an error; 1 to 1,024.
+    /// Default 16.
+    pub fn held_max(mut self, batches: usize) -> Self {
+        self.config.held_max = batches;
         self
     }
 
@@ -217,7 +249,18 @@ impl LoaderBuilder {
         in_range("readers", read, THREADS_MAX)?;
         self.config.prefetch = prefetch;
         self.config.threads = Threads { decode, read, prefetch };
-        Loader::assemble(self.dataset, self.config, self.on_error, self.budget, self.quarantine, self.allocator)
+        in_range("held_max", self.config.held_max, PREFETCH_MAX)?;
+        let gpu = match self.config.device {
+            Device::Cpu => None,
+            Device::Cuda(ordinal) => {
+                Some(GpuPath::open(ordinal, &self.config, self.dataset.options().transform.value())?)
+            }
+        };
+        let allocator = self.allocator.or_else(|| gpu.as_ref().map(GpuPath::allocator));
+        let allocator = allocator.unwrap_or_else(|| Arc::new(PageableAllocator));
+        // Those in flight, one in the consumer's hands, one it has not let go of yet.
+        let pool = BufferPool::new(allocator, self.config.prefetch + 2);
+        Loader::assemble(self.dataset, self.config, self.on_error, self.budget, self.quarantine, pool, gpu)
     }
 
     /// Whether the shards lie on storage that is read rather than mapped.

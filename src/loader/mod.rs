@@ -26,6 +26,8 @@ mod policy;
 mod stats;
 mod builder;
 mod pipeline;
+#[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
+mod gpu;
 mod assembly;
 mod stream;
 mod planner;
@@ -47,15 +49,17 @@ pub use losses::StreamStats;
 pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;
 pub use route::{Lane, Observation, RouteMode, Router};
-pub use stats::{Bottleneck, Stage, StageStats, Stats};
+pub use stats::{Bottleneck, DeviceStats, Stage, StageStats, Stats};
 
-use crate::batch::{Column, HostAllocator};
+use crate::batch::{BufferPool, Column, PageableAllocator};
+use crate::device::{Device, DeviceRow};
 use crate::sample::{EpochPlan, Shuffle};
 use crate::transform::SampleRng;
 use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
 use losses::Losses;
 use notices::Notices;
+use gpu::GpuPath;
 use pipeline::Pipeline;
 use policy::Quarantine;
 use process::PerProcess;
@@ -86,7 +90,9 @@ struct Shared {
     quarantine: Arc<Quarantine>,
     losses: Arc<Losses>,
     notices: Arc<Notices>,
-    allocator: Arc<dyn HostAllocator>,
+    /// Buffers of whole batches, kept from run to run.
+    pool: Arc<BufferPool>,
+    gpu: Option<GpuPath>,
     counters: Mutex<Option<Arc<Counters>>>,
     place: Mutex<Place>,
     /// A run that has finished an epoch and already works on the next.
@@ -118,6 +124,8 @@ pub struct Batch {
     pub samples: Vec<u64>,
     /// One column a field, in the order asked for.
     pub columns: Vec<Column>,
+    /// Rows of the first image column whose pixels are on the GPU already.
+    pub(crate) rows_on_device: Vec<(usize, DeviceRow)>,
 }
 
 impl Batch {
@@ -146,7 +154,8 @@ impl Loader {
         on_error: OnError,
         budget: ErrorBudget,
         quarantine: Option<PathBuf>,
-        allocator: Arc<dyn HostAllocator>,
+        pool: Arc<BufferPool>,
+        gpu: Option<GpuPath>,
     ) -> Result<Self> {
         let notices = Arc::new(Notices::new());
         let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine, Arc::clone(&notices))?);
@@ -159,7 +168,8 @@ impl Loader {
                 quarantine,
                 losses: Arc::new(Losses::new(Arc::clone(&notices))),
                 notices,
-                allocator,
+                pool,
+                gpu,
                 counters: Mutex::new(None),
                 place: Mutex::default(),
                 idle: PerProcess::new(Mutex::new(None)),
@@ -244,6 +254,7 @@ impl Loader {
     pub fn stats(&self) -> Stats {
         let counters = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
         let stats = match counters.as_ref() {
+        let mut stats = match counters.as_ref() {
             Some(counters) => counters.snapshot(),
             None => {
                 let threads = self.shared.config.threads;
@@ -260,6 +271,20 @@ impl Loader {
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         self.shared.notices.take()
+        stats.device = self.shared.gpu.as_ref().map(GpuPath::stats);
+        stats
+    }
+
+    /// Where batches are delivered.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.shared.config.device
+    }
+
+    /// Gives device memory back that no batch uses at the moment, and says how many slots that were. The next batches
+    /// allocate anew.
+    pub fn release_idle(&self) -> usize {
+        self.shared.gpu.as_ref().map_or(0, GpuPath::trim)
     }
 
     /// Samples that were left out because they were bad, each once, at most the first 1,000.
@@ -327,24 +352,25 @@ impl Shared {
 
     fn pipeline(&self, counters: Arc<Counters>) -> Pipeline {
         let (quarantine, losses) = (Arc::clone(&self.quarantine), Arc::clone(&self.losses));
-        Pipeline::new(self.dataset.clone(), &self.config, quarantine, losses, counters, Arc::clone(&self.allocator))
+        Pipeline::new(self.dataset.clone(), &self.config, quarantine, losses, counters, Arc::clone(&self.pool))
     }
 
-    /// A pipeline for `rows` samples outside any epoch: errors are raised, counters are nobody's.
+    /// A pipeline for `rows` samples outside any epoch, in host memory: errors are raised, counters are nobody's.
     fn single_pipeline(&self, rows: usize) -> Result<Pipeline> {
         let notices = Arc::clone(&self.notices);
         let quarantine = Arc::new(Quarantine::new(OnError::Raise, ErrorBudget::Unlimited, None, notices)?);
-        let config = LoaderConfig { batch_size: rows, ..self.config.clone() };
+        let config = LoaderConfig { batch_size: rows, device: Device::Cpu, ..self.config.clone() };
+        let pool = BufferPool::new(Arc::new(PageableAllocator), 0);
         let counters = Arc::new(Counters::new(1, 1));
         let losses = Arc::clone(&self.losses);
-        Ok(Pipeline::new(self.dataset.clone(), &config, quarantine, losses, counters, Arc::clone(&self.allocator)))
+        Ok(Pipeline::new(self.dataset.clone(), &config, quarantine, losses, counters, pool))
     }
 
     fn start(&self, epoch: u64, position: usize) -> Result<Run> {
         let threads = self.config.threads;
         let counters = Arc::new(Counters::new(threads.decode, threads.read));
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&counters));
-        Run::start(Arc::new(self.pipeline(counters)), threads, epoch, position)
+        Run::start(Arc::new(self.pipeline(counters)), threads, self.gpu.as_ref(), epoch, position)
     }
 
     fn take_idle(&self) -> Option<Run> {

@@ -10,9 +10,10 @@ use super::losses::Losses;
 use super::policy::{Quarantine, Tally};
 use super::stats::Counters;
 use crate::Result;
-use crate::batch::{BatchSpec, BufferPool, HostAllocator};
-use crate::device::RowWriter;
+use crate::batch::{BatchSpec, BufferPool, PageableAllocator};
+use crate::device::{Device, RowWriter};
 use crate::sample::{EpochPlan, Shuffle, Split};
+use crate::transform::ValueOps;
 
 /// The shared, immutable part of a run.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Pipeline {
     pub(crate) seed: u64,
     pub(crate) dtype: crate::batch::Dtype,
     pub(crate) layout: crate::batch::Layout,
+    /// Whether the host only makes bytes, and the device numbers of them.
+    pub(crate) is_for_device: bool,
     pub(crate) quarantine: Arc<Quarantine>,
     /// What was lost in the shards of a stream.
     pub(crate) losses: Arc<Losses>,
@@ -46,26 +49,28 @@ impl Pipeline {
         quarantine: Arc<Quarantine>,
         losses: Arc<Losses>,
         counters: Arc<Counters>,
-        allocator: Arc<dyn HostAllocator>,
+        pool: Arc<BufferPool>,
     ) -> Self {
+        let (dtype, layout) = config.host_form();
+        let spec = config.spec.map(|spec| BatchSpec { dtype, layout, ..spec });
         let is_image = dataset.fields().iter().map(super::field::FieldSpec::is_image).collect();
         let names = dataset.fields().iter().map(|field| field.name().to_owned()).collect();
         Self {
-            plan: Plan { batch_size: config.batch_size, spec: config.spec, is_image, names },
+            plan: Plan { batch_size: config.batch_size, spec, is_image, names },
             dataset,
             drop_last: config.drop_last,
             shuffle: config.shuffle,
             shuffle_samples: config.shuffle_samples,
             split: config.split,
             seed: config.seed,
-            dtype: config.dtype,
-            layout: config.layout,
+            dtype,
+            layout,
+            is_for_device: config.device != Device::Cpu,
             quarantine,
             losses,
             counters,
-            // Those in flight, one in the consumer's hands, one it has not let go of yet.
-            pool: BufferPool::new(Arc::clone(&allocator), config.prefetch + 2),
-            small: BufferPool::new(allocator, 0),
+            pool,
+            small: BufferPool::new(Arc::new(PageableAllocator), 0),
             tally: Tally::default(),
             stopped: AtomicBool::new(false),
         }
@@ -82,7 +87,10 @@ impl Pipeline {
         let options = self.dataset.options();
         let channels = usize::from(options.decode.mode.channels());
         let spec = BatchSpec { batch_size: 1, height, width, channels, dtype: self.dtype, layout: self.layout };
-        RowWriter::new(spec, options.transform.value())
+        match self.is_for_device {
+            true => RowWriter::new(spec, &ValueOps::default()),
+            false => RowWriter::new(spec, options.transform.value()),
+        }
     }
 
     /// Tells every thread to drop what it has and end.

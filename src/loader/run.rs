@@ -10,6 +10,7 @@ use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 
 use super::Batch;
 use super::assembly::Finished;
+use super::gpu::GpuPath;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
 use super::stats::Counters;
@@ -78,13 +79,28 @@ pub(crate) enum Next {
 
 impl Run {
     /// Starts the threads at sample `position` of `epoch`.
-    pub(crate) fn start(pipeline: Arc<Pipeline>, threads: Threads, epoch: u64, position: usize) -> Result<Self> {
+    pub(crate) fn start(
+        pipeline: Arc<Pipeline>,
+        threads: Threads,
+        gpu: Option<&GpuPath>,
+        epoch: u64,
+        position: usize,
+    ) -> Result<Self> {
         let (permits, permits_out) = channel::bounded(threads.prefetch);
         for _ in 0..threads.prefetch {
             let _ = permits.send(());
         }
         let (stop, stopped) = channel::bounded::<()>(0);
         let (finished, output) = channel::unbounded();
+        let (alive, ended) = channel::bounded::<()>(0);
+        let (finished, output) = match gpu {
+            None => (finished, output),
+            Some(gpu) => {
+                let (on_device, arrived) = channel::unbounded();
+                gpu.start(Arc::clone(&pipeline), output, on_device, alive.clone())?;
+                (finished, arrived)
+            }
+        };
         let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(READ_AHEAD));
         let planner =
             Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, position)?;
@@ -94,7 +110,6 @@ impl Run {
                 Worker::new(Arc::clone(&pipeline), intake, finished.clone())
             })
             .collect::<Result<_>>()?;
-        let (alive, ended) = channel::bounded::<()>(0);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.decode)
             .thread_name(|n| format!("brimful-decode-{n}"))

@@ -174,6 +174,7 @@ impl Counters {
             read_threads: self.read_threads,
             consumer_behind_share: share(seconds(&self.blocked_ns), self.read_threads),
             stages,
+            device: None,
             bottleneck: Bottleneck::Unknown,
             stream: None,
         };
@@ -212,6 +213,8 @@ pub struct Stats {
     pub consumer_behind_share: f64,
     /// One row a stage, in order.
     pub stages: [StageStats; 6],
+    /// What stands on the GPU; `None` where batches stay in host memory.
+    pub device: Option<DeviceStats>,
     /// The stage that limits throughput.
     pub bottleneck: Bottleneck,
     /// What the shards of a stream held, since the loader was made; `None` where there is an index, which was checked
@@ -225,6 +228,26 @@ impl Stats {
     pub fn stage(&self, stage: Stage) -> &StageStats {
         &self.stages[stage as usize]
     }
+}
+
+/// A loader's memory on its GPU, and how batches fared there.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceStats {
+    /// Number of the GPU, as CUDA counts.
+    pub ordinal: usize,
+    /// Slots that exist: room for one batch each.
+    pub slots: usize,
+    /// Slots that are filled: on their way or in the consumer's hands.
+    pub slots_held: usize,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+    /// Bytes copied from host to device.
+    pub copied_bytes: u64,
+    /// Tensors that were handed to a consumer's stream.
+    pub tensors_lent: u64,
+    /// Tensors among them that were not complete at that moment: the stream had to wait for its data.
+    pub tensors_early: u64,
 }
 
 /// What one stage did.
@@ -254,6 +277,8 @@ pub enum Bottleneck {
     Decode,
     /// The decode threads are busy all the time, mostly resampling and converting.
     Transform,
+    /// Copying to the device takes longer than making batches.
+    Copy,
     /// Batches wait for the consumer: the loader is faster than what it feeds.
     Consumer,
 }
@@ -267,6 +292,7 @@ impl Bottleneck {
             Self::Read => "read",
             Self::Decode => "decode",
             Self::Transform => "transform",
+            Self::Copy => "copy",
             Self::Consumer => "consumer",
         }
     }
@@ -280,6 +306,9 @@ impl Bottleneck {
         let decode = stats.stage(Stage::Decode);
         let transform = stats.stage(Stage::Transform);
         let waits = stats.stage(Stage::Wait).busy_share;
+        if stats.stage(Stage::Copy).busy_share > SATURATED_SHARE {
+            return Self::Copy;
+        }
         if decode.wait_share > IDLE_SHARE {
             // The consumer's own waiting settles it where both sides had idle moments.
             return if stats.consumer_behind_share > waits { Self::Consumer } else { Self::Read };
@@ -290,6 +319,9 @@ impl Bottleneck {
 
 /// Decode threads that wait for more than this share of the time are not the limit.
 const IDLE_SHARE: f64 = 0.25;
+
+/// A copy stream that is busy for more than this share of the time is the limit.
+const SATURATED_SHARE: f64 = 0.85;
 
 #[cfg(test)]
 mod tests {

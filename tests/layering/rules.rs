@@ -45,6 +45,7 @@ const UNSAFE: &[&str] = &[
     "src/device/stream.rs",
     "src/device/kernels.rs",
     "src/device/transfer.rs",
+    "src/device/lease.rs",
     "src/device/nvjpeg.rs",
     "src/tune/nvml.rs",
     "src/storage/uring.rs",

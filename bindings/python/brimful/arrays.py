@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from ._native import Tensor
+from ._native import DeviceTensor, Tensor
 from .errors import InvalidOptionError
 
 Columns = list[Any]
@@ -23,7 +23,7 @@ def torch_column(column: Any) -> Any:
     """A torch view of a tensor; lists stay lists."""
     import torch
 
-    return torch.from_dlpack(column) if isinstance(column, Tensor) else column
+    return torch.from_dlpack(column) if isinstance(column, (Tensor, DeviceTensor)) else column
 
 
 def dlpack_column(column: Any) -> Any:

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import torch
 import torch.utils.data
 
-from . import _native, ranks
+from . import _native, devices, ranks
 from .arrays import torch_column
 from .dataset import ShardDataset
+from .device_copies import on_device
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
 from .explanation import Explanation, stream_notes, transform_steps
@@ -37,8 +38,10 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     was begun before. A sampler that is never told goes on from epoch to epoch, where torch would repeat the first.
 
     Args:
-        device: None or "cpu".
-        dtype: "float32" or "uint8" images; None for what the transform makes.
+        device: None or "cpu", "cuda" (the current GPU) or "cuda:1": where batches are delivered. On a GPU they come
+            from page-locked memory on a stream of their own; the current stream waits for them, the program does not.
+        device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
+        dtype: "float32", "float16", "bfloat16" or "uint8" images; None for what the transform makes.
         layout: "NCHW", "channels_last" or "NHWC".
         seed: what order and augmentation derive from, with epoch and sample; else the seed of `generator`, else 0.
         on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
@@ -85,8 +88,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         decoder: str = "auto",
         io: str = "auto",
         shuffle_window: int | None = None,
+        device_batches_max: int = 16,
     ) -> None:
-        _check_device(device)
+        self._device = devices.name(device)
         if isinstance(dataset, ShardDataset):
             changes = {name: word for name, word in (("decoder", decoder), ("io", io)) if word != "auto"}
             dataset = dataset.with_options(**changes) if changes else dataset
@@ -125,6 +129,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.decoder = decoder
         self.io = io
         self.shuffle_window = shuffle_window
+        self.device_batches_max = device_batches_max
         order = Order(bool(shuffle)) if sampler is None else native_order(sampler, dataset)
         self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
@@ -152,13 +157,16 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "quarantine": quarantine,
             "split": order.split,
             "remainder": order.remainder,
+            "device": self._device,
+            "device_batches_max": device_batches_max,
         }
         self._engine = Engine(dataset, options)
         self._follow_sampler()
 
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
-            return super().__iter__()
+            batches = super().__iter__()
+            return batches if self._device == "cpu" else on_device(batches, self._device)
         self._follow_sampler()
         return Batches(self._engine, self._finish, self.timeout or None)
 
@@ -224,7 +232,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             last = columns[-1]
             values = last.tolist() if torch.is_tensor(last) and last.ndim == 1 else list(last)
             columns[-1] = torch.utils.data.default_collate([target_transform(value) for value in values])
-        if self.pin_memory and getattr(torch, "accelerator", torch.cuda).is_available():
+        if self.pin_memory and self._device == "cpu" and getattr(torch, "accelerator", torch.cuda).is_available():
             columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
         return columns[0] if isinstance(self.dataset.fields, str) else columns
 
@@ -242,14 +250,6 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 f"{', '.join(idle)} without effect: torch's machinery runs this loader, because {self._reasons[0]}",
                 stacklevel=3,
             )
-
-
-def _check_device(device: str | torch.device | None) -> None:
-    if device is not None and torch.device(device).type != "cpu":
-        raise InvalidOptionError(
-            f"device={str(device)!r}: this build has no device path",
-            hint='leave device out and move batches yourself: batch.to("cuda", non_blocking=True)',
-        )
 
 
 def _reasons_for_torch(

@@ -34,6 +34,8 @@ def native_loader(
     quarantine: str | os.PathLike | None = None,
     split: Split = WHOLE,
     remainder: str = "pad",
+    device: str = "cpu",
+    device_batches_max: int = 16,
 ) -> _native.Loader:
     """A native loader; `num_workers` are threads, 0 for all cores."""
     if not isinstance(seed, int):
@@ -63,6 +65,8 @@ def native_loader(
         rank=split.rank,
         world_size=split.world_size,
         remainder=remainder,
+        device=device,
+        device_batches_max=device_batches_max,
     )
 
 
@@ -166,6 +170,10 @@ class Controls:
         Of a stream, `"stream"` says what its shards held, as far as they were read: among it what was lost.
         """
         return {"engine": "native", **self._native().stats()}
+
+    def release_idle(self) -> int:
+        """Gives device memory back that no batch uses now; the number of batches it had room for."""
+        return self._native().release_idle()
 
     def bad_samples(self) -> list[dict[str, Any]]:
         """Samples that were left out under on_error="skip" or "replace", each once, at most the first 1,000.

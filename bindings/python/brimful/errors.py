@@ -11,6 +11,7 @@ __all__ = [
     "CancelledError",
     "DataWarning",
     "DecodeError",
+    "DeviceError",
     "FieldValueError",
     "InvalidOptionError",
     "LimitError",
@@ -143,6 +144,12 @@ class CancelledError(BrimfulError, RuntimeError):
     kind = "cancelled"
 
 
+class DeviceError(BrimfulError, RuntimeError):
+    """A GPU, its driver or one of its libraries is missing or failed."""
+
+    kind = "device"
+
+
 _CLASSES: dict[str, type[BrimfulError]] = {
     "not_found": NotFoundError,
     "io": ShardError,
@@ -160,6 +167,7 @@ _CLASSES: dict[str, type[BrimfulError]] = {
     "too_many_errors": TooManyErrors,
     "state_mismatch": StateMismatchError,
     "cancelled": CancelledError,
+    "device": DeviceError,
 }
 
 # These happen to archives and to images; about an image they are decoding errors.

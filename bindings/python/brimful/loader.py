@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from . import _native, ranks
+from . import _native, devices, ranks
 from .arrays import converter
 from .dataset import ShardDataset
 from .engine import Batches, Controls, Engine
@@ -39,9 +39,12 @@ class Loader(Controls):
         on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
         max_errors: bad samples allowed an epoch, as a count (int) or a share (float).
         quarantine: a file that gets a JSON line for each bad sample.
-        dtype: "float32" or "uint8"; None for what the transform makes.
+        dtype: "float32", "float16", "bfloat16" or "uint8"; None for what the transform makes.
         layout: "NCHW", "channels_last" (NCHW in shape, NHWC in memory) or "NHWC".
         prefetch: batches in flight, 0 for a good number.
+        device: "cpu", "cuda" (the first GPU) or "cuda:1": where batches are delivered; a GPU needs arrays="torch" or
+            "dlpack" (CuPy and JAX import those).
+        device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
         arrays: "numpy", "torch", or "dlpack" for objects that any framework's `from_dlpack` takes.
     """
 
@@ -66,6 +69,8 @@ class Loader(Controls):
         layout: str = "NCHW",
         prefetch: int = 0,
         arrays: str = "numpy",
+        device: str = "cpu",
+        device_batches_max: int = 16,
     ) -> None:
         if not isinstance(dataset, ShardDataset):
             raise TypeError(f"brimful.Loader reads a brimful.ShardDataset, not {type(dataset).__name__}")
@@ -78,6 +83,12 @@ class Loader(Controls):
         self.batch_size = batch_size
         self._arrays = arrays
         converter(arrays)
+        device = devices.name(device)
+        if device != "cpu" and arrays == "numpy":
+            raise InvalidOptionError(
+                f'device="{device}" and NumPy, which knows host memory only',
+                hint='arrays="torch" gives tensors, arrays="dlpack" objects for CuPy, JAX and others',
+            )
         options = {
             "batch_size": batch_size,
             "drop_last": drop_last,
@@ -93,6 +104,8 @@ class Loader(Controls):
             "quarantine": quarantine,
             "split": ranks.resolve(split, rank, world_size, stacklevel=3),
             "remainder": remainder,
+            "device": device,
+            "device_batches_max": device_batches_max,
         }
         self._engine = Engine(dataset, options)
 

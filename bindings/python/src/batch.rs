@@ -7,11 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use brimful::batch::Column;
 use brimful::loader;
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde_json::Value;
 
 use crate::dlpack::Tensor;
+use crate::dlpack::device::DeviceTensor;
 
 /// One batch: `len` rows, one column a field.
 #[pyclass(frozen, module = "brimful._native")]
@@ -72,7 +74,11 @@ fn python_column(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
             let rows: Vec<_> = rows.iter().map(|row| PyBytes::new(py, row)).collect();
             rows.into_py_any(py)
         }
-        other => Err(pyo3::exceptions::PyNotImplementedError::new_err(format!("no Python form of {other:?}"))),
+        Column::Device(array) => match array.as_any().downcast() {
+            Ok(tensor) => DeviceTensor::new(tensor).into_py_any(py),
+            Err(_) => Err(PyNotImplementedError::new_err("a tensor on a device that Python does not know")),
+        },
+        other => Err(PyNotImplementedError::new_err(format!("no Python form of {other:?}"))),
     }
 }
 

@@ -1,5 +1,7 @@
-//! Host tensors handed to NumPy, torch and others through DLPack, without a copy. It exports host memory only; it
-//! imports nothing and knows no device.
+//! Tensors handed to NumPy, torch and others through DLPack, without a copy: those in host memory here, those on a GPU in
+//! [`device`]. It imports nothing.
+
+pub(crate) mod device;
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -126,6 +128,7 @@ fn data_type(dtype: Dtype) -> DLDataType {
         Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => DLDataTypeCode::UINT,
         Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => DLDataTypeCode::INT,
         Dtype::Bool => DLDataTypeCode::BOOL,
+        Dtype::BF16 => DLDataTypeCode::BFLOAT,
         _ => DLDataTypeCode::FLOAT,
     };
     // No element is wider than 8 bytes.

@@ -3,7 +3,7 @@
 
 mod error;
 mod waiting;
-#[expect(unsafe_code, reason = "hands host memory to Python through DLPack")]
+#[expect(unsafe_code, reason = "hands host and device memory to Python through DLPack")]
 mod dlpack;
 mod batch;
 mod dataset;
@@ -25,6 +25,8 @@ mod _native {
     use crate::dataset::{Dataset, check_transform};
     #[pymodule_export]
     use crate::dlpack::Tensor;
+    #[pymodule_export]
+    use crate::dlpack::device::DeviceTensor;
     #[pymodule_export]
     use crate::io::decode_image;
     #[pymodule_export]

@@ -51,12 +51,16 @@ impl<T: Send> Drop for Detached<T> {
     }
 }
 
+/// Element types that a batch of images may have.
+const DTYPES: [(&str, Dtype); 4] =
+    [("float32", Dtype::F32), ("float16", Dtype::F16), ("bfloat16", Dtype::BF16), ("uint8", Dtype::U8)];
+
 #[pymethods]
 impl Loader {
     #[new]
     #[pyo3(signature = (
         dataset, *, batch_size, drop_last, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
-        dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder
+        dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
@@ -79,6 +83,8 @@ impl Loader {
         rank: usize,
         world_size: usize,
         remainder: &str,
+        device: &str,
+        device_batches_max: usize,
     ) -> PyResult<Self> {
         let shuffle = match (shuffle, shuffle_window) {
             (false, _) => Shuffle::None,
@@ -100,9 +106,11 @@ impl Loader {
             .prefetch(prefetch)
             .layout(choice("layout", layout, &layouts)?)
             .on_error(choice("on_error", on_error, &policies)?, budget(max_errors))
-            .quarantine(quarantine);
+            .quarantine(quarantine)
+            .device(device.parse().map_err(raise)?)
+            .held_max(device_batches_max);
         if let Some(dtype) = dtype {
-            builder = builder.dtype(choice("dtype", dtype, &[("float32", Dtype::F32), ("uint8", Dtype::U8)])?);
+            builder = builder.dtype(choice("dtype", dtype, &DTYPES)?);
         }
         // It asks the system where the shards lie, and a mount may not answer.
         let loader = interruptible(py, move || builder.build())?.map_err(raise)?;
@@ -137,6 +145,17 @@ impl Loader {
     #[getter]
     fn threads(&self) -> (usize, usize) {
         self.loader.threads()
+    }
+
+    /// Where batches are delivered: `cpu` or `cuda:N`.
+    #[getter]
+    fn device(&self) -> String {
+        self.loader.device().to_string()
+    }
+
+    /// Gives idle device memory back; the number of batches it had room for.
+    fn release_idle(&self) -> usize {
+        self.loader.release_idle()
     }
 
     /// The samples numbered `ordinals` as one batch, made on the calling thread.

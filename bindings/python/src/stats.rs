@@ -1,6 +1,6 @@
 //! What a loader counted, as dictionaries whose keys carry units. It computes nothing.
 
-use brimful::loader::{BadSample, Stats, StreamStats};
+use brimful::loader::{BadSample, DeviceStats, Stats, StreamStats};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -28,6 +28,7 @@ pub(crate) fn document<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
         stages.set_item(row.stage.as_str(), stage)?;
     }
     document.set_item("stages", stages)?;
+    document.set_item("device", stats.device.as_ref().map(|device| device_document(py, device)).transpose()?)?;
     document.set_item("stream", stats.stream.as_ref().map(|stream| stream_document(py, stream)).transpose()?)?;
     Ok(document)
 }
@@ -53,6 +54,18 @@ fn stream_document<'py>(py: Python<'py>, stats: &StreamStats) -> PyResult<Bound<
     for (name, count) in counts {
         document.set_item(name, count)?;
     }
+    Ok(document)
+}
+
+fn device_document<'py>(py: Python<'py>, device: &DeviceStats) -> PyResult<Bound<'py, PyDict>> {
+    let document = PyDict::new(py);
+    document.set_item("ordinal", device.ordinal)?;
+    document.set_item("slots", device.slots)?;
+    document.set_item("slots_held", device.slots_held)?;
+    document.set_item("slot_bytes", device.slot_bytes)?;
+    document.set_item("copied_bytes", device.copied_bytes)?;
+    document.set_item("tensors_lent", device.tensors_lent)?;
+    document.set_item("tensors_early", device.tensors_early)?;
     Ok(document)
 }
 

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use crate::batch::{BatchSpec, BufferPool, Dtype, HostBuffer, Layout, PageableAllocator};
 use crate::cli::recipe::{CROP, IMAGE};
 use crate::decode::{DecodeOptions, Decoder, ImageDecoder, ImageInfo, Jobs, Pixels, Region, Ticket};
-use crate::device::RowWriter;
+use crate::device::{Device, RowWriter};
 use crate::loader::Dataset;
 use crate::sample::{EpochPlan, FieldSelector, Shuffle, Split};
 use crate::shard::Shard;
-use crate::transform::{Compose, Geometry, Resampler, SampleRng};
+use crate::transform::{Compose, Geometry, Resampler, SampleRng, ValueOps};
 use crate::{Error, ErrorKind, Result};
 
 /// Samples that stay resident at most, and their bytes: enough that no cache of the processor holds them.
@@ -29,11 +29,12 @@ pub(super) struct Ceiling {
     compose: Compose,
     decode: DecodeOptions,
     seed: u64,
+    device: Device,
 }
 
 impl Ceiling {
     /// Makes the first samples of the loader's first epoch with `seed` resident.
-    pub(super) fn prepare(dataset: &Dataset, seed: u64) -> Result<Self> {
+    pub(super) fn prepare(dataset: &Dataset, seed: u64, device: Device) -> Result<Self> {
         let no_index = || Error::new(ErrorKind::Unsupported, "compressed shards have no index to take samples from");
         let index = dataset.index().ok_or_else(no_index)?;
         let selector = FieldSelector::parse(IMAGE)?;
@@ -56,7 +57,7 @@ impl Ceiling {
             }
         }
         let options = dataset.options();
-        Ok(Self { files, compose: options.transform.clone(), decode: options.decode.clone(), seed })
+        Ok(Self { files, compose: options.transform.clone(), decode: options.decode.clone(), seed, device })
     }
 
     /// Bytes of a file on average.
@@ -107,14 +108,18 @@ struct Share<'a> {
 
 impl<'a> Share<'a> {
     fn new(ceiling: &'a Ceiling, first: usize, step: usize) -> Result<(ImageDecoder, Self)> {
+        // For a GPU the host's work ends with bytes.
+        let on_host = ceiling.device == Device::Cpu;
         let spec = BatchSpec {
             batch_size: 1,
             height: CROP as usize,
             width: CROP as usize,
             channels: usize::from(ceiling.decode.mode.channels()),
-            dtype: Dtype::F32,
-            layout: Layout::Nchw,
+            dtype: if on_host { Dtype::F32 } else { Dtype::U8 },
+            layout: if on_host { Layout::Nchw } else { Layout::Nhwc },
         };
+        let bytes = ValueOps::default();
+        let ops = if on_host { ceiling.compose.value() } else { &bytes };
         let share = Self {
             ceiling,
             position: first,
@@ -125,7 +130,7 @@ impl<'a> Share<'a> {
             geometries: Vec::new(),
             resampler: Resampler::new(),
             resized: vec![0; spec.height * spec.width * spec.channels],
-            writer: RowWriter::new(spec, ceiling.compose.value())?,
+            writer: RowWriter::new(spec, ops)?,
             row: BufferPool::new(Arc::new(PageableAllocator), 1).take(spec.row_bytes()?)?,
         };
         Ok((ImageDecoder::new(ceiling.decode.clone())?, share))
@@ -134,8 +139,12 @@ impl<'a> Share<'a> {
     fn finish(&mut self, ticket: Ticket, pixels: &Pixels<'_>) -> Result<()> {
         let Some(place) = self.geometries.iter().position(|(number, _)| *number == ticket) else { return Ok(()) };
         let (_, geometry) = self.geometries.swap_remove(place);
-        self.resampler.apply(pixels, &geometry, &mut self.resized)?;
-        self.writer.write(&self.resized, &mut self.row)?;
+        if self.writer.is_plain() {
+            self.resampler.apply(pixels, &geometry, &mut self.row)?;
+        } else {
+            self.resampler.apply(pixels, &geometry, &mut self.resized)?;
+            self.writer.write(&self.resized, &mut self.row)?;
+        }
         std::hint::black_box(&self.row[..]);
         self.images += 1;
         Ok(())

@@ -1,5 +1,5 @@
 //! `brimful bench loader`: how many images a second the loader hands out, and which share that is of what its threads can
-//! do without it. Both are measured in turn, round after round. No GPU and no model takes part.
+//! do without it. Both are measured in turn, round after round. No model takes part.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,7 +20,8 @@ use crate::cli::progress::Progress;
 use crate::cli::stages::{Stages, advice};
 use crate::cli::{demo, recipe, shards};
 use crate::decode::Backend;
-use crate::loader::{Dataset, ErrorBudget, Loader, OnError};
+use crate::device::Device;
+use crate::loader::{Dataset, ErrorBudget, Loader, OnError, Stage, Stats};
 use crate::sample::Shuffle;
 use crate::shard::{ShardList, ShardOptions};
 use crate::{Error, ErrorKind};
@@ -29,11 +30,25 @@ use crate::{Error, ErrorKind};
 const SEED: u64 = 0;
 
 pub(super) fn run(args: &LoaderBenchArgs, output: &mut Output) -> anyhow::Result<Outcome> {
+    if let Some(model) = &args.train {
+        let message = format!("training {model} takes Python and torch, which this program does not have");
+        let error = Error::new(ErrorKind::Unsupported, message);
+        return Err(error
+            .with_hint("pip install brimful torch torchvision, and run the `brimful` of that environment")
+            .into());
+    }
     let threads = args.threads.unwrap_or_else(cores_available);
     let (list, folder) = data(args, threads)?;
     let dataset = open(&list, args)?;
-    let bench =
-        Bench { dataset, threads, batch_size: args.batch_size, runs: args.runs, until: until(args), time: time(args) };
+    let bench = Bench {
+        dataset,
+        threads,
+        batch_size: args.batch_size,
+        device: args.device,
+        runs: args.runs,
+        until: until(args),
+        time: time(args),
+    };
     let measured = bench.measure()?;
     let report = Report::new(&bench, &measured, folder);
     output.document(&args.document, &report, |output| report.print(output))?;
@@ -84,6 +99,7 @@ struct Bench {
     dataset: Dataset,
     threads: usize,
     batch_size: usize,
+    device: Device,
     runs: usize,
     until: Until,
     time: Duration,
@@ -117,7 +133,7 @@ impl Bench {
         };
         let first = self.load()?;
         step();
-        let ceiling = Ceiling::prepare(&self.dataset, SEED)?;
+        let ceiling = Ceiling::prepare(&self.dataset, SEED, self.device)?;
         let mut rounds = Vec::with_capacity(self.runs);
         for _ in 0..self.runs {
             let loader = self.load()?;
@@ -139,6 +155,7 @@ impl Bench {
             .shuffle(Shuffle::Global)
             .seed(SEED)
             .threads(self.threads)
+            .device(self.device)
             .on_error(OnError::Skip, ErrorBudget::Unlimited)
             .build()?;
         consumer::take(&loader, self.until, &|_| {})
@@ -164,6 +181,8 @@ struct Report<'a> {
     cpu_s_per_1000_images: Option<f64>,
     threads: usize,
     batch_size: usize,
+    device: String,
+    copied_mb_per_s: Option<f64>,
     spread: Spreads,
     data: Data,
 }
@@ -220,6 +239,8 @@ impl<'a> Report<'a> {
             cpu_s_per_1000_images: median(&|round| round.loader.cpu_s_per_1000()),
             threads: bench.threads,
             batch_size: bench.batch_size,
+            device: bench.device.to_string(),
+            copied_mb_per_s: copied_mb_per_s(stats),
             spread,
             data: Data {
                 shards: bench.dataset.paths().len(),
@@ -245,6 +266,9 @@ impl<'a> Report<'a> {
         writeln!(output, "first batch         {:.3} s", self.time_to_first_batch_s)?;
         writeln!(output, "epoch boundary      {} batch times", number(self.epoch_gap_batches, 2))?;
         writeln!(output, "processor time      {} s for 1,000 images", number(self.cpu_s_per_1000_images, 2))?;
+        if let Some(rate) = self.copied_mb_per_s {
+            writeln!(output, "copied to {:<9} {:.1} GB/s while copying, kernels included", self.device, rate / 1e3)?;
+        }
         let (anonymous, file) = (number(self.rss_anon_mb, 0), number(self.rss_file_mb, 0));
         writeln!(output, "resident memory     {anonymous} MB, and {file} MB of mapped files")?;
         writeln!(output, "bottleneck          {}: {}\n", self.bottleneck, self.advice)?;
@@ -254,6 +278,13 @@ impl<'a> Report<'a> {
         let runs = self.spread.images_per_s.runs.len();
         writeln!(output, "\n{images} in {shards} shards; batches of {}; median of {runs} runs", self.batch_size)
     }
+}
+
+/// Rate of the copy stream while it was busy, kernels included.
+fn copied_mb_per_s(stats: &Stats) -> Option<f64> {
+    let busy_s = stats.stage(Stage::Copy).busy_share * stats.wall.as_secs_f64();
+    let copied = stats.device.as_ref()?.copied_bytes as f64;
+    (busy_s > 0.0).then(|| copied / busy_s / 1e6)
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {

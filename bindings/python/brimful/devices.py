@@ -1,0 +1,27 @@
+"""Names of devices: from what users of torch write to what the engine takes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .errors import InvalidOptionError
+
+
+def name(device: Any) -> str:
+    """`cpu` or `cuda:N` for None, a name, a number or a `torch.device`.
+
+    "cuda" is the current GPU of torch where that is in use, else the first one. No context is made here.
+    """
+    if device is None:
+        return "cpu"
+    if isinstance(device, int) and not isinstance(device, bool):
+        return f"cuda:{device}"
+    written = str(device)
+    if written == "cuda":
+        torch = sys.modules.get("torch")
+        return f"cuda:{torch.cuda.current_device() if torch is not None and torch.cuda.is_initialized() else 0}"
+    kind, _, number = written.partition(":")
+    if kind in ("cpu", "cuda") and (not number or number.isdecimal()):
+        return "cpu" if kind == "cpu" else written
+    raise InvalidOptionError(f'device="{written}" is not served', hint='use "cpu", "cuda" or "cuda:1"')

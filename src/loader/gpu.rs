@@ -1,0 +1,176 @@
+//! The loader's GPU: what its runs share, and the thread that takes finished batches from host to device. How a batch
+//! is copied and when memory may be reused is the device layer's business.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam::channel::{Receiver, Sender};
+
+use super::assembly::Finished;
+use super::builder::LoaderConfig;
+use super::pipeline::Pipeline;
+use super::planner::Output;
+use super::stats::{DeviceStats, Stage};
+use crate::batch::{BatchSpec, HostAllocator};
+use crate::device::lease::{Readiness, Slot};
+use crate::device::pinned::PinnedAllocator;
+use crate::device::ring::{Ring, Room};
+use crate::device::stream::Gpu;
+use crate::device::transfer::{Slots, Transfer, TransferSpec};
+use crate::transform::ValueOps;
+use crate::{Error, ErrorKind, Result};
+
+/// Room in a slot beside the images, for each row: a few numbers. Where more is needed the slot is made anew.
+const SMALL_BYTES_PER_ROW: usize = 64;
+
+/// The GPU that a loader's batches go to.
+#[derive(Debug)]
+pub(crate) struct GpuPath {
+    gpu: Gpu,
+    slots: Slots,
+    readiness: Arc<Readiness>,
+    spec: TransferSpec,
+    copied_bytes: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl GpuPath {
+    /// Opens GPU number `ordinal` for batches of `config`, and makes sure that those in flight fit in its memory.
+    ///
+    /// # Errors
+    /// Without that GPU, without a fixed image size, or without memory.
+    pub(crate) fn open(ordinal: usize, config: &LoaderConfig, value: &ValueOps) -> Result<Self> {
+        let Some(device) = config.spec else {
+            let error = Error::new(ErrorKind::InvalidOption, "images of free size cannot be batched on a GPU");
+            let hint = "end the transform with a fixed size, such as RandomResizedCrop(224) or Resize((224, 224))";
+            return Err(error.with_hint(hint));
+        };
+        let gpu = Gpu::open(ordinal)?;
+        let (dtype, layout) = config.host_form();
+        let host = BatchSpec { dtype, layout, ..device };
+        let slots_max = config.prefetch + config.held_max;
+        let room = device.batch_bytes()?.saturating_add(device.batch_size * SMALL_BYTES_PER_ROW).next_multiple_of(4096);
+        let in_flight = room.saturating_mul(config.prefetch + 1).saturating_add(host.batch_bytes()?);
+        let (free, total) = gpu.memory()?;
+        if in_flight > free {
+            let message = format!(
+                "{} batches in flight need {in_flight} bytes of GPU memory; {free} of {total} are free",
+                config.prefetch + 1
+            );
+            let hint = "use a smaller batch size, dtype=\"bfloat16\" or prefetch=1";
+            return Err(Error::new(ErrorKind::Limit, message).with_hint(hint));
+        }
+        let mut ring = Ring::new(slots_max);
+        let stream = gpu.stream()?;
+        ring.fill(1, || Slot::new(&gpu, &stream, room))?;
+        Ok(Self {
+            gpu,
+            slots: Arc::new(Mutex::new(ring)),
+            readiness: Arc::default(),
+            spec: TransferSpec { host, device, value: value.clone(), room },
+            copied_bytes: Arc::default(),
+        })
+    }
+
+    /// Host memory that the GPU can copy from at full rate.
+    pub(crate) fn allocator(&self) -> Arc<dyn HostAllocator> {
+        Arc::new(PinnedAllocator::new(self.gpu.clone()))
+    }
+
+    /// Lets idle slots go.
+    pub(crate) fn trim(&self) -> usize {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).trim()
+    }
+
+    /// What stands on the GPU, and what happened to batches there.
+    pub(crate) fn stats(&self) -> DeviceStats {
+        let (lent, early) = self.readiness.counts();
+        let (slots, held) = {
+            let mut ring = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            (ring.made(), ring.held())
+        };
+        DeviceStats {
+            ordinal: self.gpu.ordinal(),
+            slots,
+            slots_held: held,
+            slot_bytes: self.spec.room as u64,
+            copied_bytes: self.copied_bytes.load(std::sync::atomic::Ordering::Relaxed),
+            tensors_lent: lent,
+            tensors_early: early,
+        }
+    }
+
+    /// Starts the thread that takes what `from` brings to the GPU and on to `to`.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn start(
+        &self,
+        pipeline: Arc<Pipeline>,
+        from: Receiver<Output>,
+        to: Sender<Output>,
+        over: impl Send + 'static,
+    ) -> Result<()> {
+        let (gpu, spec) = (self.gpu.clone(), self.spec.clone());
+        let (slots, readiness) = (Arc::clone(&self.slots), Arc::clone(&self.readiness));
+        let copied_bytes = Arc::clone(&self.copied_bytes);
+        let work = move || {
+            let failed = to.clone();
+            let outcome = super::worker::unpanicked(|| {
+                let transfer = Transfer::new(&gpu, spec, slots, readiness)?;
+                Carrier { pipeline, transfer, to, copied_bytes }.run(&from)
+            });
+            if let Err(error) = outcome.flatten() {
+                let _ = failed.send(Output::Failed(error));
+            }
+            drop(over);
+        };
+        let spawned = std::thread::Builder::new().name("brimful-copy".to_owned()).spawn(work);
+        spawned.map(drop).map_err(|error| Error::io("cannot start the copy thread", error))
+    }
+}
+
+/// The copy thread's state.
+struct Carrier {
+    pipeline: Arc<Pipeline>,
+    transfer: Transfer,
+    to: Sender<Output>,
+    copied_bytes: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Carrier {
+    /// Works until nobody sends or nobody listens.
+    ///
+    /// # Errors
+    /// When the GPU fails: no batch after that can be trusted.
+    fn run(mut self, from: &Receiver<Output>) -> Result<()> {
+        for output in from {
+            let output = match output {
+                Output::Batch(finished) => Output::Batch(self.carry(finished)?),
+                other => other,
+            };
+            if self.to.send(output).is_err() {
+                break;
+            }
+            let copied = self.transfer.reap()?;
+            self.pipeline.counters.busy(Stage::Copy, copied.time, copied.batches);
+            self.copied_bytes.fetch_add(copied.bytes, std::sync::atomic::Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn carry(&mut self, finished: Finished) -> Result<Finished> {
+        let Finished { sequence, batch } = finished;
+        let Some(Ok(mut batch)) = batch else { return Ok(Finished { sequence, batch }) };
+        let pipeline = &self.pipeline;
+        let columns = std::mem::take(&mut batch.columns);
+        let rows = std::mem::take(&mut batch.rows_on_device);
+        match self.transfer.upload(columns, &pipeline.plan.is_image, rows, &|| pipeline.is_stopped()) {
+            Ok(columns) => batch.columns = columns,
+            // The batch cannot be had now; it is this one's error, in its turn.
+            Err(error) if error.kind() == ErrorKind::Limit => {
+                return Ok(Finished { sequence, batch: Some(Err(error)) });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Finished { sequence, batch: Some(Ok(batch)) })
+    }
+}

@@ -1,0 +1,49 @@
+//! What stands in for a loader's GPU in a build without feature `cuda`: a clear refusal, and nothing else.
+
+use std::sync::Arc;
+
+use crossbeam::channel::{Receiver, Sender};
+
+use super::builder::LoaderConfig;
+use super::pipeline::Pipeline;
+use super::planner::Output;
+use super::stats::DeviceStats;
+use crate::batch::HostAllocator;
+use crate::transform::ValueOps;
+use crate::{Error, ErrorKind, Result};
+
+/// No GPU: a value of this type does not exist.
+#[derive(Debug)]
+pub(crate) enum GpuPath {}
+
+impl GpuPath {
+    /// # Errors
+    /// Always.
+    pub(crate) fn open(ordinal: usize, _: &LoaderConfig, _: &ValueOps) -> Result<Self> {
+        let message = format!("GPU {ordinal} was asked for and this build has no CUDA support");
+        let hint = "build with --features cuda, which needs no toolkit; wheels have it";
+        Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint))
+    }
+
+    pub(crate) fn allocator(&self) -> Arc<dyn HostAllocator> {
+        match *self {}
+    }
+
+    pub(crate) fn trim(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn stats(&self) -> DeviceStats {
+        match *self {}
+    }
+
+    pub(crate) fn start(
+        &self,
+        _: Arc<Pipeline>,
+        _: Receiver<Output>,
+        _: Sender<Output>,
+        _: impl Send + 'static,
+    ) -> Result<()> {
+        match *self {}
+    }
+}
