@@ -32,6 +32,7 @@ mod assembly;
 mod stream;
 mod planner;
 mod route;
+mod settle;
 mod worker;
 mod run;
 mod resume;

@@ -13,8 +13,9 @@ use super::assembly::Finished;
 use super::gpu::GpuPath;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
+use super::settle::Job;
 use super::stats::Counters;
-use super::worker::{Intake, Job, Worker, unpanicked};
+use super::worker::{Intake, Worker, unpanicked};
 use crate::sample::EpochPlan;
 use crate::{Error, ErrorKind, Result};
 

@@ -9,7 +9,8 @@ use crossbeam::channel;
 use super::assembly::Assembly;
 use super::dataset::Dataset;
 use super::planner::Output;
-use super::worker::{Intake, Job, Worker};
+use super::settle::Job;
+use super::worker::{Intake, Worker};
 use super::{Batch, Loader};
 use crate::{Error, ErrorKind, Result};
 

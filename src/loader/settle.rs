@@ -1,0 +1,178 @@
+//! How a sample ends: its small fields read, its row settled, or, where something of it is bad, what the error policy
+//! says. Threads of every kind end their samples here; none of them decodes an image here.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam::channel::Sender;
+
+use super::assembly::{Assembly, Row};
+use super::dataset::{RawField, RawSample, missing};
+use super::field::Source;
+use super::pipeline::Pipeline;
+use super::planner::Output;
+use super::policy::OnError;
+use super::stats::Stage;
+use crate::batch::RowValue;
+use crate::decode::ImageInfo;
+use crate::sample::{EpochPlan, Value};
+use crate::transform::{Geometry, SampleRng};
+use crate::{Error, ErrorKind, Result};
+
+/// A sample on its way into a row.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) assembly: Arc<Assembly>,
+    pub(crate) row: usize,
+    pub(crate) position: usize,
+    pub(crate) plan: Option<Arc<EpochPlan>>,
+    pub(crate) sample: Result<RawSample>,
+    /// How many samples were tried for this row before.
+    pub(crate) attempt: u32,
+}
+
+/// After this many bad samples in a row's place the data set is too damaged to replace from.
+const ATTEMPTS_MAX: u32 = 16;
+
+/// An odd number without pattern in its bits (2^64 over the golden ratio): tells random streams of one seed apart.
+const STREAM_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Ends samples for one thread.
+#[derive(Debug)]
+pub(crate) struct Settler {
+    pipeline: Arc<Pipeline>,
+    output: Sender<Output>,
+}
+
+impl Settler {
+    pub(crate) fn new(pipeline: Arc<Pipeline>, output: Sender<Output>) -> Self {
+        Self { pipeline, output }
+    }
+
+    /// The fields of a sample that are no images, in column order.
+    ///
+    /// # Errors
+    /// That of the first bad field.
+    pub(crate) fn values_of(&self, sample: &RawSample) -> Result<Vec<RowValue>> {
+        let started = Instant::now();
+        let mut values = Vec::with_capacity(sample.fields.len());
+        for (spec, field) in self.pipeline.dataset.fields().iter().zip(&sample.fields) {
+            let value = match (&spec.source, field) {
+                (Source::Image(_), _) => continue,
+                (Source::Key, _) => Value::Name(sample.key.to_bytes()),
+                (Source::Url, _) => Value::Name(self.pipeline.dataset.path_bytes(sample.shard_number)),
+                (Source::Bytes(_), Some(field)) => Value::Bytes(kept(&field.bytes, sample)),
+                (Source::Value(selector), Some(field)) => {
+                    Value::read(&field.extension, &kept(&field.bytes, sample), selector.path(&field.extension))
+                        .map_err(|error| placed(error, sample, field))?
+                }
+                (_, None) => return Err(missing(spec, std::iter::empty())),
+            };
+            values.push(value);
+        }
+        self.pipeline.counters.busy(Stage::Batch, started.elapsed(), 0);
+        Ok(values)
+    }
+
+    /// What becomes of the `nth` image of a sample: a function of (seed, epoch, sample) and the image's size alone.
+    ///
+    /// # Errors
+    /// When the transform cannot take an image of that size.
+    pub(crate) fn geometry(&self, job: &Job, nth: usize, info: &ImageInfo) -> Result<Geometry> {
+        let ordinal = job.sample.as_ref().map_or(0, |sample| sample.ordinal);
+        // Each image of a sample has a stream of its own; the first one's is the sample's.
+        let seed = self.pipeline.seed ^ (nth as u64).wrapping_mul(STREAM_STEP);
+        let mut rng = SampleRng::new(seed, job.assembly.epoch, ordinal);
+        self.pipeline.dataset.options().transform.geometry(info.width, info.height, &mut rng)
+    }
+
+    /// Ends a sample whose images are all done, or one of whose parts is bad; gives the sample that is to be tried in
+    /// its stead, if there is one.
+    #[must_use]
+    pub(crate) fn conclude(&self, job: Job, values: Vec<RowValue>, error: Option<Error>) -> Option<Job> {
+        // Pages that vanished under the map read as zeros: whatever came of them is not the sample.
+        let error = match &job.sample {
+            Ok(sample) if sample.shard.as_ref().is_some_and(|shard| shard.has_faulted()) => {
+                let error = Error::new(ErrorKind::ShardChanged, "the shard was truncated while it was being read");
+                Some(error.at_key(&sample.key).in_shard(Arc::clone(&sample.url)))
+            }
+            _ => error,
+        };
+        if let Some(error) = error {
+            return self.failed(job, error);
+        }
+        self.pipeline.counters.busy(Stage::Batch, std::time::Duration::ZERO, 1);
+        let is_replacement = job.attempt > 0;
+        self.settle(job, Row::Good { values, is_replacement });
+        None
+    }
+
+    /// Ends a sample that could not be read; otherwise as [`conclude`](Self::conclude).
+    #[must_use]
+    pub(crate) fn unread(&self, mut job: Job) -> Option<Job> {
+        let gone = || Err(Error::new(ErrorKind::Cancelled, "the sample was told already"));
+        let Err(error) = std::mem::replace(&mut job.sample, gone()) else { return None };
+        self.pipeline.counters.failure(Stage::Read);
+        self.failed(job, error)
+    }
+
+    fn failed(&self, job: Job, error: Error) -> Option<Job> {
+        let pipeline = &self.pipeline;
+        // Of a stream the length is unknown: a share counts from its first thousand samples on.
+        let samples = job.plan.as_ref().map_or((job.position as u64 + 1).max(1000), |plan| plan.len() as u64);
+        let cause = error.to_string();
+        if let Err(error) = pipeline.quarantine.admit(&pipeline.tally, error, job.assembly.epoch, job.position, samples)
+        {
+            self.settle(job, Row::Failed(error));
+            return None;
+        }
+        match (pipeline.quarantine.on_error(), &job.plan) {
+            (OnError::Replace, Some(plan)) if job.attempt < ATTEMPTS_MAX => {
+                let other = replacement(pipeline, plan, job.assembly.epoch, job.position, job.attempt);
+                let sample = pipeline.dataset.read(other, |_| false);
+                Some(Job { sample, attempt: job.attempt + 1, ..job })
+            }
+            (OnError::Replace, _) => {
+                let message = format!("{ATTEMPTS_MAX} samples tried for one row were all bad; the last one: {cause}");
+                self.settle(job, Row::Failed(Error::new(ErrorKind::TooManyErrors, message)));
+                None
+            }
+            _ => {
+                self.settle(job, Row::Skipped);
+                None
+            }
+        }
+    }
+
+    fn settle(&self, job: Job, outcome: Row) {
+        let ordinal = job.sample.as_ref().map_or(u64::MAX, |sample| sample.ordinal);
+        job.assembly.settle(job.row, ordinal, outcome);
+        let started = Instant::now();
+        if let Some(finished) = Assembly::release(job.assembly, &self.pipeline.small) {
+            self.pipeline.counters.busy(Stage::Batch, started.elapsed(), 0);
+            let _ = self.output.send(Output::Batch(finished));
+        }
+    }
+}
+
+/// The bytes of a field for a value that outlives the sample: views of a map are copied, so that pages that vanish later
+/// cannot change what was checked, and no batch keeps a shard mapped.
+fn kept(bytes: &bytes::Bytes, sample: &RawSample) -> bytes::Bytes {
+    if sample.shard.is_some() { bytes::Bytes::copy_from_slice(bytes) } else { bytes.clone() }
+}
+
+/// Names shard, key, field and offset of the field that an error is about.
+pub(crate) fn placed(error: Error, sample: &RawSample, field: &RawField) -> Error {
+    error
+        .in_field(field.extension.to_string())
+        .at_key(&sample.key)
+        .at_offset(field.offset)
+        .in_shard(Arc::clone(&sample.url))
+}
+
+/// A sample of the same epoch in the place of a bad one: a function of (seed, epoch, position, attempt) alone.
+fn replacement(pipeline: &Pipeline, plan: &EpochPlan, epoch: u64, position: usize, attempt: u32) -> usize {
+    let seed = pipeline.seed.wrapping_add(u64::from(attempt) + 1).wrapping_mul(STREAM_STEP);
+    let mut rng = SampleRng::new(seed, epoch, position as u64);
+    plan.at(rng.below(u32::try_from(plan.len()).unwrap_or(u32::MAX)) as usize)
+}
