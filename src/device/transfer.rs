@@ -10,7 +10,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaEvent, CudaStream, sys};
 
 use super::DeviceRow;
-use super::kernels::{Kernels, Normalize};
+use super::kernels::{Kernels, NormalizeTask};
 use super::lease::{DeviceTensor, Filled, Readiness, Slot};
 use super::pinned::PinnedAllocator;
 use super::ring::{Ring, Room};
@@ -300,18 +300,13 @@ impl Transfer {
                 slot.memory().address() + offset as u64
             }
         };
-        let launch = Normalize {
-            sources,
-            rows,
-            source_layout: self.spec.host.layout,
-            output: slot.memory().address() + place.offset as u64,
-            spec: self.spec.device,
-            table: self.table.as_ref().map_or(0, DeviceMemory::address),
-        };
+        let task = NormalizeTask::new(&self.spec.device, rows, self.spec.host.layout)?;
+        let output = slot.memory().address() + place.offset as u64;
+        let table = self.table.as_ref().map_or(0, DeviceMemory::address);
         // SAFETY: `sources` holds `rows` addresses of rows of the host's spec, each in staging memory or owned by
-        // `elsewhere`, which `flight` keeps; the output has room for `rows` rows (see `places`); the table has one
-        // entry for each byte of each channel; all was written earlier in the order of this stream.
-        unsafe { self.kernels.normalize(&self.stream, &launch) }
+        // `elsewhere`, which `flight` keeps; the output has room for `rows` rows (see `places`); the table has a word
+        // for each byte of each channel. All was written earlier in the order of this stream, or before it began.
+        unsafe { self.kernels.normalize(&task, sources, output, table, self.stream.cu_stream()) }
     }
 
     /// Makes room for the rows of one batch as the host wrote them.

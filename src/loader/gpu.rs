@@ -13,7 +13,7 @@ use super::stats::{DeviceStats, Stage};
 use crate::batch::{BatchSpec, HostAllocator};
 use crate::device::lease::{Readiness, Slot};
 use crate::device::pinned::PinnedAllocator;
-use crate::device::ring::{Ring, Room};
+use crate::device::ring::Ring;
 use crate::device::stream::Gpu;
 use crate::device::transfer::{Slots, Transfer, TransferSpec};
 use crate::transform::ValueOps;
