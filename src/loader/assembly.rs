@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Batch;
 use crate::batch::{BatchSpec, BufferPool, Column, Dtype, HostTensor, RowValue, Slots, collate};
+use crate::device::DeviceRow;
 use crate::{Error, ErrorKind, Result};
 
 /// What became of one row.
@@ -38,6 +39,8 @@ pub(crate) struct Assembly {
     is_image: Arc<[bool]>,
     names: Arc<[String]>,
     images: Vec<ImageColumn>,
+    /// Rows of the first image column whose pixels are on the GPU already.
+    on_device: Mutex<Vec<(usize, DeviceRow)>>,
     rows: Vec<OnceLock<Row>>,
     ordinals: Vec<OnceLock<u64>>,
     discarded: AtomicBool,
@@ -81,6 +84,7 @@ impl Assembly {
             is_image: Arc::clone(&plan.is_image),
             names: Arc::clone(&plan.names),
             images: images.collect::<Result<_>>()?,
+            on_device: Mutex::default(),
             rows: (0..rows).map(|_| OnceLock::new()).collect(),
             ordinals: (0..rows).map(|_| OnceLock::new()).collect(),
             discarded: AtomicBool::new(false),
@@ -90,6 +94,12 @@ impl Assembly {
     /// The place of the `n`-th image column.
     pub(crate) fn images(&self, n: usize) -> &ImageColumn {
         &self.images[n]
+    }
+
+    /// Says that the pixels of `row`, in the first image column, are on the GPU and not in its host buffer.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has such rows"))]
+    pub(crate) fn put_on_device(&self, row: usize, pixels: DeviceRow) {
+        self.on_device.lock().unwrap_or_else(PoisonError::into_inner).push((row, pixels));
     }
 
     /// Says what became of `row`; later words on the same row are ignored.
@@ -135,6 +145,11 @@ impl Assembly {
                 }
             }
         }
+        // Rows close up where samples were left out; a row of one that was left out is nobody's.
+        let place = |row: usize| good.iter().position(|&kept| kept == row);
+        let on_device = self.on_device.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let rows_on_device =
+            on_device.into_iter().filter_map(|(row, pixels)| Some((place(row)?, pixels))).collect();
         let mut images = self.images.into_iter();
         let mut columns = Vec::with_capacity(self.is_image.len());
         for (&is_image, name) in self.is_image.iter().zip(self.names.iter()) {
@@ -144,7 +159,7 @@ impl Assembly {
             };
             columns.push(column.map_err(|error| error.in_field(name.clone()))?);
         }
-        Ok(Batch { epoch, index, len: good.len(), planned, replaced, samples, columns, rows_on_device: Vec::new() })
+        Ok(Batch { epoch, index, len: good.len(), planned, replaced, samples, columns, rows_on_device })
     }
 }
 

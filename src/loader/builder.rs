@@ -7,6 +7,7 @@ use super::Loader;
 use super::dataset::{Dataset, thread_count};
 use super::gpu::GpuPath;
 use super::policy::{ErrorBudget, OnError};
+use super::route::RouteMode;
 use super::run::Threads;
 use crate::batch::{BatchSpec, BufferPool, Dtype, HostAllocator, Layout, PageableAllocator};
 use crate::device::{Device, RowWriter};
@@ -69,6 +70,8 @@ pub(crate) struct LoaderConfig {
     pub(crate) device: Device,
     /// Batches that a consumer may hold on the device beside those in flight.
     pub(crate) held_max: usize,
+    pub(crate) route: RouteMode,
+    pub(crate) nvjpeg_folders: Vec<PathBuf>,
 }
 
 impl LoaderConfig {
@@ -97,6 +100,8 @@ impl LoaderBuilder {
             threads: Threads { decode: 0, read: 0, prefetch: 0 },
             device: Device::Cpu,
             held_max: HELD_MAX_DEFAULT,
+            route: RouteMode::Auto,
+            nvjpeg_folders: Vec::new(),
         };
         Self {
             dataset,
@@ -207,6 +212,19 @@ impl LoaderBuilder {
     /// Default 16.
     pub fn held_max(mut self, batches: usize) -> Self {
         self.config.held_max = batches;
+        self
+    }
+
+    /// Who decodes JPEG files for a GPU: threads, the GPU's engines, or both as measured rates decide. Default: both.
+    /// Without a GPU it has no effect.
+    pub fn route(mut self, route: RouteMode) -> Self {
+        self.config.route = route;
+        self
+    }
+
+    /// Folders in which nvJPEG, the library of the GPU's JPEG engines, is looked for before the system's. Default: none.
+    pub fn nvjpeg_folders(mut self, folders: Vec<PathBuf>) -> Self {
+        self.config.nvjpeg_folders = folders;
         self
     }
 

@@ -59,6 +59,9 @@ impl Epoch {
                 Ok(Next::Batch(Ok(batch))) => {
                     let (epoch, position) = (run.epoch, run.position);
                     self.delivered(&batch, started.elapsed(), epoch, position);
+                    if let Some(run) = &self.run {
+                        run.observe();
+                    }
                     // Every sample of it was bad and left out: there is nothing to train on.
                     if !batch.is_empty() {
                         return Poll::Ready(Ok(batch));

@@ -1,15 +1,21 @@
 //! The loader's GPU: what its runs share, and the thread that takes finished batches from host to device. How a batch
 //! is copied and when memory may be reused is the device layer's business.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Receiver, Sender};
 
 use super::assembly::Finished;
 use super::builder::LoaderConfig;
+use super::engines::EngineFound;
+pub(crate) use super::engines::EngineLane;
+use super::lanes::Lanes;
+use super::route::RouteMode;
+use super::settle::Job;
 use super::pipeline::Pipeline;
 use super::planner::Output;
-use super::stats::{DeviceStats, Stage};
+use super::stats::{DeviceStats, Stage, Totals};
 use crate::batch::{BatchSpec, HostAllocator};
 use crate::device::lease::{Readiness, Slot};
 use crate::device::pinned::PinnedAllocator;
@@ -30,6 +36,12 @@ pub(crate) struct GpuPath {
     readiness: Arc<Readiness>,
     spec: TransferSpec,
     copied_bytes: Arc<std::sync::atomic::AtomicU64>,
+    route: RouteMode,
+    /// Where nvJPEG is looked for first.
+    folders: Vec<PathBuf>,
+    engines: EngineFound,
+    /// The router of the latest run.
+    lanes: Mutex<Option<Arc<Lanes>>>,
 }
 
 impl GpuPath {
@@ -67,6 +79,10 @@ impl GpuPath {
             readiness: Arc::default(),
             spec: TransferSpec { host, device, value: value.clone(), room },
             copied_bytes: Arc::default(),
+            route: config.route,
+            folders: config.nvjpeg_folders.clone(),
+            engines: Arc::default(),
+            lanes: Mutex::new(None),
         })
     }
 
@@ -81,7 +97,7 @@ impl GpuPath {
     }
 
     /// What stands on the GPU, and what happened to batches there.
-    pub(crate) fn stats(&self) -> DeviceStats {
+    pub(crate) fn stats(&self, totals: Totals) -> DeviceStats {
         let (lent, early) = self.readiness.counts();
         let (slots, held) = {
             let mut ring = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,6 +111,53 @@ impl GpuPath {
             copied_bytes: self.copied_bytes.load(std::sync::atomic::Ordering::Relaxed),
             tensors_lent: lent,
             tensors_early: early,
+            engine_images: totals.engine_images.saturating_sub(totals.engine_refused),
+            engine_refused: totals.engine_refused,
+            engine_unwritten: totals.engine_unwritten,
+            engine_share: self.lanes().as_ref().map_or(0.0, |lanes| lanes.share()),
+            engines: self.engines_text(),
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Option<Arc<Lanes>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn engines_text(&self) -> Option<String> {
+        let found = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(match found.as_ref()? {
+            Err(reason) => format!("not used: {reason}"),
+            Ok(report) => report.to_string(),
+        })
+    }
+
+    /// Starts the lane of the JPEG engines beside the decode threads, whose queue is `cpu`; `None` where all images go
+    /// to the threads.
+    ///
+    /// # Errors
+    /// When only the engines will do, and the samples are not of a kind that they serve.
+    pub(crate) fn start_engines(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        decode_threads: usize,
+        cpu: Sender<Job>,
+        output: Sender<Output>,
+        over: impl Send + 'static,
+    ) -> Result<Option<(EngineLane, Arc<Lanes>)>> {
+        if self.route == RouteMode::Cpu {
+            return Ok(None);
+        }
+        let lanes = Arc::new(Lanes::new(self.route, decode_threads));
+        *self.lanes() = Some(Arc::clone(&lanes));
+        let mine = Arc::clone(&lanes);
+        let place = (&self.gpu, self.folders.as_slice(), &self.engines);
+        match EngineLane::start(place, pipeline, mine, cpu, output, over) {
+            Ok(lane) => Ok(Some((lane, lanes))),
+            Err(error) if self.route == RouteMode::Engine => Err(error),
+            Err(error) => {
+                *self.engines.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(error.to_string()));
+                Ok(None)
+            }
         }
     }
 

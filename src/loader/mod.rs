@@ -32,7 +32,10 @@ mod assembly;
 mod stream;
 mod planner;
 mod route;
+mod lanes;
 mod settle;
+#[cfg(feature = "cuda")]
+mod engines;
 mod worker;
 mod run;
 mod resume;
@@ -262,8 +265,11 @@ impl Loader {
                 Counters::new(threads.decode, threads.read).snapshot()
             }
         };
+        let totals = counters.as_ref().map(|counters| counters.totals()).unwrap_or_default();
+        stats.device = self.shared.gpu.as_ref().map(|gpu| gpu.stats(totals));
         let is_stream = self.shared.dataset.index().is_none();
-        Stats { stream: is_stream.then(|| self.shared.losses.stats()), ..stats }
+        stats.stream = is_stream.then(|| self.shared.losses.stats());
+        stats
     }
 
     /// What has come up in the data since the last call, one sentence each, for whoever shows warnings: the first few
@@ -272,8 +278,6 @@ impl Loader {
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         self.shared.notices.take()
-        stats.device = self.shared.gpu.as_ref().map(GpuPath::stats);
-        stats
     }
 
     /// Where batches are delivered.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use crossbeam::channel::{Receiver, Sender};
 
 use super::builder::LoaderConfig;
+use super::lanes::Lanes;
 use super::pipeline::Pipeline;
 use super::planner::Output;
-use super::stats::DeviceStats;
+use super::settle::Job;
+use super::stats::{DeviceStats, Totals};
 use crate::batch::HostAllocator;
 use crate::transform::ValueOps;
 use crate::{Error, ErrorKind, Result};
@@ -33,7 +35,18 @@ impl GpuPath {
         match *self {}
     }
 
-    pub(crate) fn stats(&self) -> DeviceStats {
+    pub(crate) fn stats(&self, _: Totals) -> DeviceStats {
+        match *self {}
+    }
+
+    pub(crate) fn start_engines(
+        &self,
+        _: &Arc<Pipeline>,
+        _: usize,
+        _: Sender<Job>,
+        _: Sender<Output>,
+        _: impl Send + 'static,
+    ) -> Result<Option<(EngineLane, Arc<Lanes>)>> {
         match *self {}
     }
 
@@ -44,6 +57,16 @@ impl GpuPath {
         _: Sender<Output>,
         _: impl Send + 'static,
     ) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// No engines: a value of this type does not exist.
+#[derive(Debug, Clone)]
+pub(crate) enum EngineLane {}
+
+impl EngineLane {
+    pub(crate) fn take(&self, _: Job, _: &Pipeline) -> Option<Job> {
         match *self {}
     }
 }

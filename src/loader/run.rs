@@ -10,7 +10,8 @@ use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 
 use super::Batch;
 use super::assembly::Finished;
-use super::gpu::GpuPath;
+use super::gpu::{EngineLane, GpuPath};
+use super::lanes::Lanes;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
 use super::settle::Job;
@@ -61,6 +62,8 @@ pub(crate) struct Run {
     pid: u32,
     /// What came before its turn, by its place in the sequence; `None` is the end of an epoch.
     early: BTreeMap<u64, Option<Finished>>,
+    /// Told of every batch that is delivered, where there are two lanes.
+    lanes: Option<Arc<Lanes>>,
     next: u64,
     /// The epoch whose batches come next, and the samples of it that were delivered.
     pub(crate) epoch: u64,
@@ -126,6 +129,7 @@ impl Run {
             readers: Vec::new(),
             pid: std::process::id(),
             early: BTreeMap::new(),
+            lanes: None,
             next: 0,
             epoch,
             position,
@@ -140,12 +144,20 @@ impl Run {
             });
         }
         run.pool = Some(pool);
+        let engines = match gpu {
+            None => None,
+            Some(gpu) => {
+                gpu.start_engines(&pipeline, threads.decode, queue.clone(), finished.clone(), ended.clone())?
+            }
+        };
+        run.lanes = engines.as_ref().map(|(_, lanes)| Arc::clone(lanes));
         let planner = Arc::new(Mutex::new(planner));
         for n in 0..threads.read {
             let reader = Reader {
                 pipeline: Arc::clone(&pipeline),
                 planner: Arc::clone(&planner),
                 queue: queue.clone(),
+                engines: engines.as_ref().map(|(lane, _)| lane.clone()),
                 stopped: stopped.clone(),
                 checked: HashMap::new(),
                 cold: READS_AFTER_COLD,
@@ -213,6 +225,13 @@ impl Run {
         })
     }
 
+    /// Tells the router, if there is one, that a batch was delivered.
+    pub(crate) fn observe(&self) {
+        if let Some(lanes) = &self.lanes {
+            lanes.observe(&self.pipeline.counters);
+        }
+    }
+
     /// The counters that the threads of this run write.
     pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.pipeline.counters)
@@ -255,6 +274,8 @@ struct Reader {
     pipeline: Arc<Pipeline>,
     planner: Arc<Mutex<Planner>>,
     queue: Sender<Job>,
+    /// The other lane, where there is one.
+    engines: Option<EngineLane>,
     stopped: Receiver<()>,
     /// For each shard, the batch for which its file was last looked at.
     checked: HashMap<usize, u64>,
@@ -302,6 +323,13 @@ impl Reader {
             self.pipeline.counters.read_bytes(bytes);
         }
         let job = Job { assembly, row, position, plan, sample, attempt: 0 };
+        let job = match &self.engines {
+            None => job,
+            Some(engines) => match engines.take(job, &self.pipeline) {
+                None => return Some(()),
+                Some(job) => job,
+            },
+        };
         let waiting = Instant::now();
         crossbeam::select! {
             send(self.queue, job) -> sent => sent.ok()?,

@@ -49,6 +49,21 @@ struct Counter {
     busy_ns: AtomicU64,
 }
 
+/// Counters that only grow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) waited_ns: u64,
+    pub(crate) cpu_images: u64,
+    pub(crate) cpu_busy_ns: u64,
+    /// Images that came back from the engines, refused ones included.
+    pub(crate) engine_images: u64,
+    pub(crate) engine_refused: u64,
+    /// Images that the engines said they had decoded, and had not.
+    pub(crate) engine_unwritten: u64,
+    pub(crate) engine_busy_ns: u64,
+    pub(crate) unsupported: u64,
+}
+
 /// The live counters of a loader.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -60,6 +75,11 @@ pub(crate) struct Counters {
     blocked_ns: AtomicU64,
     /// Time the reader spent waiting for a place in the job queue: the decode threads are behind.
     queued_ns: AtomicU64,
+    engine_images: AtomicU64,
+    engine_refused: AtomicU64,
+    engine_busy_ns: AtomicU64,
+    engine_unwritten: AtomicU64,
+    unsupported: AtomicU64,
     batches: AtomicU64,
     skipped: AtomicU64,
     replaced: AtomicU64,
@@ -78,6 +98,11 @@ impl Counters {
             starved_ns: AtomicU64::new(0),
             blocked_ns: AtomicU64::new(0),
             queued_ns: AtomicU64::new(0),
+            engine_images: AtomicU64::new(0),
+            engine_refused: AtomicU64::new(0),
+            engine_busy_ns: AtomicU64::new(0),
+            engine_unwritten: AtomicU64::new(0),
+            unsupported: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
@@ -135,6 +160,37 @@ impl Counters {
         counter.items.fetch_add(1, Relaxed);
         counter.busy_ns.fetch_add(nanos(time), Relaxed);
         let _ = self.first_batch_ns.compare_exchange(0, nanos(self.started.elapsed()).max(1), Relaxed, Relaxed);
+    }
+
+    /// Takes over what the JPEG engines count by themselves.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has engines"))]
+    pub(crate) fn engine_totals(&self, images: u64, refused: u64, unwritten: u64, busy: Duration) {
+        self.engine_images.store(images, Relaxed);
+        self.engine_refused.store(refused, Relaxed);
+        self.engine_unwritten.store(unwritten, Relaxed);
+        self.engine_busy_ns.store(nanos(busy), Relaxed);
+    }
+
+    /// An image is not of a kind that the engines take.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has engines"))]
+    pub(crate) fn engine_unsupported(&self) {
+        self.unsupported.fetch_add(1, Relaxed);
+    }
+
+    /// What a router looks at.
+    pub(crate) fn totals(&self) -> Totals {
+        let decode = &self.stages[Stage::Decode as usize];
+        let transform = &self.stages[Stage::Transform as usize];
+        Totals {
+            waited_ns: self.stages[Stage::Wait as usize].busy_ns.load(Relaxed),
+            cpu_images: decode.items.load(Relaxed),
+            cpu_busy_ns: decode.busy_ns.load(Relaxed) + transform.busy_ns.load(Relaxed),
+            engine_images: self.engine_images.load(Relaxed),
+            engine_refused: self.engine_refused.load(Relaxed),
+            engine_unwritten: self.engine_unwritten.load(Relaxed),
+            engine_busy_ns: self.engine_busy_ns.load(Relaxed),
+            unsupported: self.unsupported.load(Relaxed),
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
@@ -248,6 +304,16 @@ pub struct DeviceStats {
     pub tensors_lent: u64,
     /// Tensors among them that were not complete at that moment: the stream had to wait for its data.
     pub tensors_early: u64,
+    /// Images that the GPU's JPEG engines decoded.
+    pub engine_images: u64,
+    /// Images that the engines were given and did not decode; the threads did.
+    pub engine_refused: u64,
+    /// Images among those that the engines claimed to have decoded, and of which pixels were missing.
+    pub engine_unwritten: u64,
+    /// Share of all images that goes to the engines now, 0 to 1.
+    pub engine_share: f64,
+    /// The engines in use, or why they are not; `None` before they were needed.
+    pub engines: Option<String>,
 }
 
 /// What one stage did.

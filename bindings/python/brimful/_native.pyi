@@ -113,6 +113,8 @@ class Loader:
         remainder: str,
         device: str,
         device_batches_max: int,
+        route: str,
+        nvjpeg_folders: Sequence[str],
     ) -> None: ...
     @property
     def batches(self) -> int | None: ...

@@ -50,7 +50,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         split: "rank" shares the samples out among the ranks of a distributed job.
         rank, world_size: this process's share, where it cannot be found.
         remainder: how ranks get equal counts: "pad" repeats the first samples, "drop" leaves the last ones out.
-        decoder, io: as in `ShardDataset`, where they say something else than "auto".
+        decoder: who decodes JPEG files. "auto": threads, and on a GPU its JPEG engines for what the threads cannot keep
+            up with; "gpu": the engines for all that they take; "cpu": threads alone; or a library, as in `ShardDataset`.
+        io: as in `ShardDataset`, where it says something else than "auto".
         shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
     """
 
@@ -92,7 +94,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     ) -> None:
         self._device = devices.name(device)
         if isinstance(dataset, ShardDataset):
-            changes = {name: word for name, word in (("decoder", decoder), ("io", io)) if word != "auto"}
+            # "cpu" and "gpu" say who decodes, the other words which library does on the threads.
+            backend = "auto" if decoder in ("cpu", "gpu") else decoder
+            changes = {name: word for name, word in (("decoder", backend), ("io", io)) if word != "auto"}
             dataset = dataset.with_options(**changes) if changes else dataset
         # The length of a stream is unknown, which torch's random sampler does not survive; ours shuffles anyway.
         is_stream = isinstance(dataset, ShardDataset) and dataset.is_stream
@@ -159,6 +163,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "remainder": order.remainder,
             "device": self._device,
             "device_batches_max": device_batches_max,
+            "route": decoder if decoder in ("auto", "gpu") else "cpu",
         }
         self._engine = Engine(dataset, options)
         self._follow_sampler()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import site
 import sys
 from typing import Any
 
@@ -25,3 +27,11 @@ def name(device: Any) -> str:
     if kind in ("cpu", "cuda") and (not number or number.isdecimal()):
         return "cpu" if kind == "cpu" else written
     raise InvalidOptionError(f'device="{written}" is not served', hint='use "cpu", "cuda" or "cuda:1"')
+
+
+def nvjpeg_folders() -> list[str]:
+    """Folders of installed packages that may hold nvJPEG: wheels keep it off the loader's path."""
+    places = [*sys.path, *site.getsitepackages(), site.getusersitepackages()]
+    patterns = ("nvidia/nvjpeg/lib", "nvidia/cu13/lib", "nvidia/cu12/lib")
+    found = (os.path.join(place, pattern) for place in dict.fromkeys(places) for pattern in patterns)
+    return [folder for folder in found if os.path.isdir(folder)]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import _native
+from . import _native, devices
 from .dataset import ShardDataset
 from .errors import DataWarning, InvalidOptionError, StateMismatchError
 from .explanation import Explanation
@@ -36,6 +36,7 @@ def native_loader(
     remainder: str = "pad",
     device: str = "cpu",
     device_batches_max: int = 16,
+    route: str = "auto",
 ) -> _native.Loader:
     """A native loader; `num_workers` are threads, 0 for all cores."""
     if not isinstance(seed, int):
@@ -67,6 +68,8 @@ def native_loader(
         remainder=remainder,
         device=device,
         device_batches_max=device_batches_max,
+        route=route,
+        nvjpeg_folders=devices.nvjpeg_folders() if device != "cpu" else [],
     )
 
 

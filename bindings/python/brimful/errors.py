@@ -190,5 +190,13 @@ def error_of_kind(
     return chosen(message, kind=kind, hint=hint, shard=shard, key=key, field=field, offset=offset)
 
 
+def choice(option: str, word: str, choices: tuple[str, ...]) -> str:
+    """`word`, if it is one of the values that `option` may have."""
+    if word not in choices:
+        known = ", ".join(f'"{name}"' for name in choices)
+        raise InvalidOptionError(f'{option}="{word}" is not known', hint=f"{option} is one of {known}")
+    return word
+
+
 def _rebuild(cls: type[BrimfulError], message: str, parts: dict) -> BrimfulError:
     return cls(message, **parts)

@@ -12,7 +12,7 @@ from . import _native, devices, ranks
 from .arrays import converter
 from .dataset import ShardDataset
 from .engine import Batches, Controls, Engine
-from .errors import InvalidOptionError
+from .errors import InvalidOptionError, choice
 from .explanation import Explanation, stream_notes
 
 __all__ = ["Loader"]
@@ -45,6 +45,7 @@ class Loader(Controls):
         device: "cpu", "cuda" (the first GPU) or "cuda:1": where batches are delivered; a GPU needs arrays="torch" or
             "dlpack" (CuPy and JAX import those).
         device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
+        decoder: who decodes JPEG files for a GPU: "cpu" threads, the "gpu"'s JPEG engines, or as rates decide, "auto".
         arrays: "numpy", "torch", or "dlpack" for objects that any framework's `from_dlpack` takes.
     """
 
@@ -71,6 +72,7 @@ class Loader(Controls):
         arrays: str = "numpy",
         device: str = "cpu",
         device_batches_max: int = 16,
+        decoder: str = "auto",
     ) -> None:
         if not isinstance(dataset, ShardDataset):
             raise TypeError(f"brimful.Loader reads a brimful.ShardDataset, not {type(dataset).__name__}")
@@ -106,6 +108,7 @@ class Loader(Controls):
             "remainder": remainder,
             "device": device,
             "device_batches_max": device_batches_max,
+            "route": choice("decoder", decoder, ("auto", "cpu", "gpu")),
         }
         self._engine = Engine(dataset, options)
 

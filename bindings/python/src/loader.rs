@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brimful::batch::{Dtype, Layout};
-use brimful::loader::{self, ErrorBudget, OnError, Poll, State};
+use brimful::loader::{self, ErrorBudget, OnError, Poll, RouteMode, State};
 use brimful::sample::{Remainder, Shuffle, Split};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -60,7 +60,8 @@ impl Loader {
     #[new]
     #[pyo3(signature = (
         dataset, *, batch_size, drop_last, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
-        dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max
+        dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max,
+        route, nvjpeg_folders
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
@@ -85,6 +86,8 @@ impl Loader {
         remainder: &str,
         device: &str,
         device_batches_max: usize,
+        route: &str,
+        nvjpeg_folders: Vec<PathBuf>,
     ) -> PyResult<Self> {
         let shuffle = match (shuffle, shuffle_window) {
             (false, _) => Shuffle::None,
@@ -93,6 +96,7 @@ impl Loader {
         };
         let remainder = choice("remainder", remainder, &[("pad", Remainder::Pad), ("drop", Remainder::Drop)])?;
         let layouts = [("NCHW", Layout::Nchw), ("channels_last", Layout::ChannelsLast), ("NHWC", Layout::Nhwc)];
+        let routes = [("auto", RouteMode::Auto), ("cpu", RouteMode::Cpu), ("gpu", RouteMode::Engine)];
         let policies = [("raise", OnError::Raise), ("skip", OnError::Skip), ("replace", OnError::Replace)];
         let mut builder = loader::Loader::builder(dataset.shards.clone())
             .batch_size(batch_size)
@@ -108,7 +112,9 @@ impl Loader {
             .on_error(choice("on_error", on_error, &policies)?, budget(max_errors))
             .quarantine(quarantine)
             .device(device.parse().map_err(raise)?)
-            .held_max(device_batches_max);
+            .held_max(device_batches_max)
+            .route(choice("decoder", route, &routes)?)
+            .nvjpeg_folders(nvjpeg_folders);
         if let Some(dtype) = dtype {
             builder = builder.dtype(choice("dtype", dtype, &DTYPES)?);
         }

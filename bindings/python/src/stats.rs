@@ -66,6 +66,11 @@ fn device_document<'py>(py: Python<'py>, device: &DeviceStats) -> PyResult<Bound
     document.set_item("copied_bytes", device.copied_bytes)?;
     document.set_item("tensors_lent", device.tensors_lent)?;
     document.set_item("tensors_early", device.tensors_early)?;
+    document.set_item("engine_images", device.engine_images)?;
+    document.set_item("engine_refused", device.engine_refused)?;
+    document.set_item("engine_unwritten", device.engine_unwritten)?;
+    document.set_item("engine_share", device.engine_share)?;
+    document.set_item("engines", device.engines.as_deref())?;
     Ok(document)
 }
 

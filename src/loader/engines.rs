@@ -1,0 +1,318 @@
+//! The lane of the GPU's JPEG engines: samples whose image they take, gathered into sub-batches, and what comes back of
+//! them. What they refuse goes on to the decode threads, in the same batch and the same row.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
+
+use super::lanes::Lanes;
+use super::pipeline::Pipeline;
+use super::planner::Output;
+use super::route::{Lane, RouteMode};
+use super::settle::{Job, Settler};
+use crate::batch::RowValue;
+use crate::decode::{ImageInfo, image_info};
+use crate::device::DeviceRow;
+use crate::device::kernels::Kernels;
+use crate::device::nvjpeg::{EncodedImage, EngineOptions, EngineReport, EngineRules, EngineStats, JpegEngine, Outcome};
+use crate::device::stream::Gpu;
+use crate::transform::Geometry;
+use crate::{Error, ErrorKind, Result};
+
+/// How long an image may wait for others to share its sub-batch. A batch of which one row is missing waits with it.
+const GATHER_MAX: Duration = Duration::from_millis(3);
+
+/// Sub-batches that may wait for the engines beside those in work.
+const WAITING: usize = 2;
+
+/// What the readers know of the engines: whom to ask and where to send.
+#[derive(Debug, Clone)]
+pub(crate) struct EngineLane {
+    lanes: Arc<Lanes>,
+    rules: EngineRules,
+    settler: Arc<Settler>,
+    queue: Sender<Routed>,
+    /// Set when the engines could not be opened.
+    is_useless: Arc<AtomicBool>,
+}
+
+/// What opening the engines showed, once it was tried: the report, or the reason why they are not used.
+pub(crate) type EngineFound = Arc<Mutex<Option<std::result::Result<EngineReport, String>>>>;
+
+/// A sample for the engines.
+#[derive(Debug)]
+struct Routed {
+    job: Job,
+    bytes: bytes::Bytes,
+    info: ImageInfo,
+    geometry: Geometry,
+}
+
+impl EngineLane {
+    /// Starts the thread that serves the engines; what they refuse goes to `cpu`. They are opened when the first image
+    /// comes, which takes a moment that a loader without need of them is spared.
+    ///
+    /// # Errors
+    /// When the samples are not of a kind that the engines serve.
+    pub(crate) fn start(
+        (gpu, folders, found): (&Gpu, &[PathBuf], &EngineFound),
+        pipeline: &Arc<Pipeline>,
+        lanes: Arc<Lanes>,
+        cpu: Sender<Job>,
+        output: Sender<Output>,
+        over: impl Send + 'static,
+    ) -> Result<Self> {
+        let unserved = |message: &str| Err(Error::new(ErrorKind::Unsupported, message));
+        let Some(spec) = pipeline.plan.spec else { return unserved("the JPEG engines need images of a fixed size") };
+        if pipeline.plan.is_image.iter().filter(|&&is_image| is_image).count() != 1 || spec.channels != 3 {
+            return unserved("the JPEG engines serve samples with one image, in colour");
+        }
+        let options = EngineOptions {
+            folders: folders.to_vec(),
+            output: (spec.height as u32, spec.width as u32),
+            exif: pipeline.dataset.options().decode.exif,
+            ..EngineOptions::default()
+        };
+        let rules = options.rules();
+        let (queue, jobs) = channel::bounded(WAITING * options.sub_batch);
+        let settler = Arc::new(Settler::new(Arc::clone(pipeline), output.clone()));
+        let is_useless = Arc::new(AtomicBool::new(false));
+        let opener = Opener {
+            gpu: gpu.clone(),
+            options,
+            found: Arc::clone(found),
+            is_useless: Arc::clone(&is_useless),
+            must: lanes.mode() == RouteMode::Engine,
+        };
+        let (pipeline, settler_too) = (Arc::clone(pipeline), Arc::clone(&settler));
+        let work = move || {
+            let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler_too, cpu, &jobs));
+            if let Err(error) = outcome.flatten() {
+                let _ = output.send(Output::Failed(error));
+            }
+            drop(over);
+        };
+        let spawned = std::thread::Builder::new().name("brimful-engine".to_owned()).spawn(work);
+        spawned.map_err(|error| Error::io("cannot start the thread of the JPEG engines", error))?;
+        Ok(Self { lanes, rules, settler, queue, is_useless })
+    }
+
+    /// Takes the sample if it is the engines' turn and its image is of their kind; otherwise gives it back.
+    pub(crate) fn take(&self, job: Job, pipeline: &Pipeline) -> Option<Job> {
+        let (Ok(sample), false) = (&job.sample, self.is_useless.load(Ordering::Relaxed)) else { return Some(job) };
+        let image = pipeline.plan.is_image.iter().position(|&is_image| is_image);
+        let Some(field) = image.and_then(|column| sample.fields.get(column)?.as_ref()) else { return Some(job) };
+        let bytes = field.bytes.clone();
+        let mut prepared = None;
+        let lane = self.lanes.route(|| {
+            prepared = self.prepare(&job, &bytes);
+            if prepared.is_none() {
+                pipeline.counters.engine_unsupported();
+            }
+            prepared.is_some()
+        });
+        let (Lane::Engine, Some((info, geometry))) = (lane, prepared) else { return Some(job) };
+        // A full queue means that the engines are behind: the threads go on rather than wait for them.
+        match self.lanes.mode() {
+            RouteMode::Engine => self.queue.send(Routed { job, bytes, info, geometry }).map_err(|e| e.0).err(),
+            _ => self.queue.try_send(Routed { job, bytes, info, geometry }).map_err(|e| e.into_inner()).err(),
+        }
+        .map(|routed| routed.job)
+    }
+
+    fn prepare(&self, job: &Job, bytes: &[u8]) -> Option<(ImageInfo, Geometry)> {
+        let info = image_info(bytes).ok()?;
+        let geometry = self.settler.geometry(job, 0, &info).ok()?;
+        self.rules.supports(&info, &geometry, bytes.len()).ok()?;
+        Some((info, geometry))
+    }
+}
+
+/// Opens the engines for the first image that is sent to them.
+struct Opener {
+    gpu: Gpu,
+    options: EngineOptions,
+    found: EngineFound,
+    is_useless: Arc<AtomicBool>,
+    /// Whether a loader without engines is of no use to its user.
+    must: bool,
+}
+
+impl Opener {
+    /// Serves the engines until the run ends.
+    ///
+    /// # Errors
+    /// When the GPU fails, or when there are no engines and there must be.
+    fn serve(
+        self,
+        pipeline: Arc<Pipeline>,
+        settler: Arc<Settler>,
+        cpu: Sender<Job>,
+        jobs: &Receiver<Routed>,
+    ) -> Result<()> {
+        let Ok(first) = jobs.recv() else { return Ok(()) };
+        let engine = match self.open() {
+            Ok(engine) => engine,
+            Err(error) => {
+                self.is_useless.store(true, Ordering::Relaxed);
+                self.note(Err(error.to_string()));
+                if self.must {
+                    return Err(error);
+                }
+                tracing::debug!(%error, "the JPEG engines are not used");
+                for Routed { job, .. } in std::iter::once(first).chain(jobs) {
+                    // Fails only when the run ends.
+                    let _ = cpu.send(job);
+                }
+                return Ok(());
+            }
+        };
+        self.note(Ok(engine.report().clone()));
+        let mut server = Server {
+            pipeline,
+            engine,
+            settler,
+            cpu,
+            gathered: Vec::new(),
+            since: None,
+            held: HashMap::new(),
+            next_ticket: 0,
+        };
+        server.gather(first);
+        server.run(jobs)
+    }
+
+    fn open(&self) -> Result<JpegEngine> {
+        self.gpu.enter()?;
+        JpegEngine::open(&self.gpu, Arc::new(Kernels::load(self.gpu.context())?), self.options.clone())
+    }
+
+    fn note(&self, found: std::result::Result<EngineReport, String>) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+}
+
+/// The thread's state.
+struct Server {
+    pipeline: Arc<Pipeline>,
+    engine: JpegEngine,
+    settler: Arc<Settler>,
+    cpu: Sender<Job>,
+    gathered: Vec<EncodedImage>,
+    /// When the first of the gathered ones came.
+    since: Option<Instant>,
+    held: HashMap<usize, (Job, Vec<RowValue>)>,
+    next_ticket: usize,
+}
+
+impl Server {
+    /// Works until nobody sends and nothing is in work, or the run is stopped.
+    ///
+    /// # Errors
+    /// When the GPU fails.
+    fn run(mut self, jobs: &Receiver<Routed>) -> Result<()> {
+        loop {
+            if self.pipeline.is_stopped() {
+                return Ok(());
+            }
+            for (image, outcome) in self.engine.try_collect() {
+                self.finish(image, outcome);
+            }
+            self.count();
+            let patience = match (self.engine.in_flight(), self.since) {
+                (0, None) => Duration::from_millis(100),
+                // The engines take a few milliseconds for a sub-batch; their events are looked at that often.
+                (_, None) => Duration::from_micros(500),
+                (_, Some(since)) => GATHER_MAX.saturating_sub(since.elapsed()).min(Duration::from_micros(500)),
+            };
+            match jobs.recv_timeout(patience) {
+                Ok(routed) => self.gather(routed),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.submit();
+                    while self.engine.in_flight() > 0 && !self.pipeline.is_stopped() {
+                        for (image, outcome) in self.engine.collect() {
+                            self.finish(image, outcome);
+                        }
+                    }
+                    return Ok(());
+                }
+            }
+            let is_due = self.since.is_some_and(|since| since.elapsed() >= GATHER_MAX);
+            if self.engine.is_full(&self.gathered) || is_due {
+                self.submit();
+            }
+        }
+    }
+
+    fn count(&self) {
+        let EngineStats { written, refused, failed, unwritten, busy, .. } = self.engine.stats();
+        let refused = refused + failed;
+        self.pipeline.counters.engine_totals(written + refused, refused, unwritten, busy);
+    }
+
+    fn gather(&mut self, routed: Routed) {
+        let Routed { job, bytes, info, geometry } = routed;
+        let Ok(sample) = &job.sample else { return self.to_threads(job) };
+        match self.settler.values_of(sample) {
+            Ok(values) => {
+                let ticket = self.next_ticket;
+                self.next_ticket += 1;
+                self.held.insert(ticket, (job, values));
+                self.gathered.push(EncodedImage { bytes, info, geometry, ticket });
+                self.since.get_or_insert_with(Instant::now);
+            }
+            Err(error) => {
+                if let Some(other) = self.settler.conclude(job, Vec::new(), Some(error)) {
+                    self.to_threads(other);
+                }
+            }
+        }
+    }
+
+    /// Hands what was gathered to the engines, once one of their places is free.
+    fn submit(&mut self) {
+        self.since = None;
+        let images = std::mem::take(&mut self.gathered);
+        if images.is_empty() {
+            return;
+        }
+        if !self.engine.can_submit() {
+            for (image, outcome) in self.engine.collect() {
+                self.finish(image, outcome);
+            }
+        }
+        if let Err(images) = self.engine.submit(images) {
+            for image in images {
+                if let Some((job, _)) = self.held.remove(&image.ticket) {
+                    self.to_threads(job);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, image: EncodedImage, outcome: Outcome) {
+        let Some((job, values)) = self.held.remove(&image.ticket) else { return };
+        match outcome {
+            Outcome::Written(row) => {
+                job.assembly.put_on_device(job.row, DeviceRow { address: row.address(), owner: Arc::new(row) });
+                if let Some(other) = self.settler.conclude(job, values, None) {
+                    self.to_threads(other);
+                }
+            }
+            Outcome::Refused(reason) => {
+                tracing::debug!(%reason, "an image goes from the JPEG engines to the decode threads");
+                self.to_threads(job);
+            }
+        }
+    }
+
+    fn to_threads(&self, job: Job) {
+        // Fails only when the run ends.
+        let _ = self.cpu.send(job);
+    }
+}
