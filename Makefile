@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3
 export VENV PYTHON
 
-.PHONY: demo test lint bench fuzz miri
+.PHONY: demo test test-gpu lint bench fuzz miri
 
 # Make a small data set of generated photos, load it, and print images a second and the bottleneck.
 demo:
@@ -13,6 +13,10 @@ demo:
 # Run every test: Rust, documentation, Python.
 test:
 	@scripts/test.sh
+
+# Run the tests that need an NVIDIA GPU; where there is none they say so and are skipped.
+test-gpu:
+	@scripts/test-gpu.sh
 
 # Check formatting, lints, documentation, licences and the Python sources.
 lint:

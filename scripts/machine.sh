@@ -24,9 +24,10 @@ missing_for_turbo() {
     printf '%s' "$missing"
 }
 
-FEATURES=cli
+# The GPU's path needs neither a toolkit nor a GPU to build.
+FEATURES=cli,cuda
 if [ -z "$(missing_for_turbo)" ]; then
-    FEATURES=cli,turbo
+    FEATURES=cli,cuda,turbo
 else
     say "without libjpeg-turbo:$(missing_for_turbo) not found; JPEG decoding is slower." \
         "To build it in: apt install$(missing_for_turbo)"
