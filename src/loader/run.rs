@@ -119,6 +119,12 @@ impl Run {
             .thread_name(|n| format!("brimful-decode-{n}"))
             .build()
             .map_err(|error| Error::new(ErrorKind::Io, "cannot start the decode threads").with_source(error))?;
+        let engines = match gpu {
+            None => None,
+            Some(gpu) => {
+                gpu.start_engines(&pipeline, threads.decode, queue.clone(), finished.clone(), alive.clone())?
+            }
+        };
         let mut run = Self {
             pipeline: Arc::clone(&pipeline),
             output,
@@ -129,7 +135,7 @@ impl Run {
             readers: Vec::new(),
             pid: std::process::id(),
             early: BTreeMap::new(),
-            lanes: None,
+            lanes: engines.as_ref().map(|(_, lanes)| Arc::clone(lanes)),
             next: 0,
             epoch,
             position,
@@ -144,13 +150,6 @@ impl Run {
             });
         }
         run.pool = Some(pool);
-        let engines = match gpu {
-            None => None,
-            Some(gpu) => {
-                gpu.start_engines(&pipeline, threads.decode, queue.clone(), finished.clone(), ended.clone())?
-            }
-        };
-        run.lanes = engines.as_ref().map(|(_, lanes)| Arc::clone(lanes));
         let planner = Arc::new(Mutex::new(planner));
         for n in 0..threads.read {
             let reader = Reader {
