@@ -117,6 +117,8 @@ pub struct JpegInfo {
     pub process: JpegProcess,
     /// Horizontal and vertical sampling factors of each component, 1 to 4; (0, 0) for those it lacks.
     pub sampling: [(u8, u8); 4],
+    /// Identifiers of the components, 0 for those it lacks: without JFIF and Adobe markers, "RGB" says what they are.
+    pub component_ids: [u8; 4],
     /// Whether there is a JFIF marker, which makes three components YCbCr.
     pub jfif: bool,
     /// The transform byte of an Adobe marker, if there is one: 0 = RGB or CMYK, 1 = YCbCr, 2 = YCCK.

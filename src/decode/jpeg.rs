@@ -329,6 +329,7 @@ impl Walk<'_> {
         let jpeg = JpegInfo {
             process: frame.process,
             sampling: frame.sampling,
+            component_ids: frame.ids,
             jfif: self.segments.jfif,
             adobe_transform: self.segments.adobe.map(|(transform, _)| transform),
             scans: self.scans,

@@ -13,6 +13,9 @@ pub mod kernels;
 #[expect(unsafe_code, reason = "page-locked memory comes from the driver's C interface")]
 pub mod pinned;
 #[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "nvJPEG is called through its C interface")]
+pub mod nvjpeg;
+#[cfg(feature = "cuda")]
 pub mod ring;
 #[cfg(feature = "cuda")]
 pub mod handover;

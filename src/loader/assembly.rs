@@ -148,8 +148,7 @@ impl Assembly {
         // Rows close up where samples were left out; a row of one that was left out is nobody's.
         let place = |row: usize| good.iter().position(|&kept| kept == row);
         let on_device = self.on_device.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let rows_on_device =
-            on_device.into_iter().filter_map(|(row, pixels)| Some((place(row)?, pixels))).collect();
+        let rows_on_device = on_device.into_iter().filter_map(|(row, pixels)| Some((place(row)?, pixels))).collect();
         let mut images = self.images.into_iter();
         let mut columns = Vec::with_capacity(self.is_image.len());
         for (&is_image, name) in self.is_image.iter().zip(self.names.iter()) {

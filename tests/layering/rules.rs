@@ -26,7 +26,7 @@ pub(crate) const EDGES: &[(&str, &[&str])] = &[
 /// Edges that carry these names only: headers, geometry and the arithmetic of values may reach the device, decoders and
 /// resamplers may not.
 const NARROW: &[(&str, &str, &[&str])] = &[
-    ("device", "decode", &["ImageInfo"]),
+    ("device", "decode", &["ImageInfo", "JpegInfo", "JpegProcess", "Orientation"]),
     (
         "device",
         "transform",
