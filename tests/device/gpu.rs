@@ -1,11 +1,12 @@
 //! The GPU as the tests use it: every transfer is waited for, so nothing runs when the host looks.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brimful::device::kernels::Kernels;
 use brimful::device::stream::{DeviceMemory, Gpu};
-use cudarc::driver::CudaStream;
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUdeviceptr, CUstream};
+use cudarc::driver::{CudaStream, result};
 
 /// The first GPU, a stream, and the kernels loaded on it.
 pub(crate) struct Bench {
@@ -64,4 +65,38 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
         (state >> 56) as u8
     };
     std::iter::repeat_with(draw).take(len).collect()
+}
+
+/// Held by the test that uses the GPU: some measure its free memory.
+static IN_USE: Mutex<()> = Mutex::new(());
+
+/// The first GPU and its kernels, for one test alone; says why, if there is none.
+pub(crate) fn alone(test: &str) -> Option<(Gpu, Arc<Kernels>, MutexGuard<'static, ()>)> {
+    let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpu = match Gpu::open(0) {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            eprintln!("{test}: skipped, {error}");
+            return None;
+        }
+    };
+    let kernels = Kernels::load(gpu.context()).expect("the kernels load where there is a GPU");
+    Some((gpu, Arc::new(kernels), in_use))
+}
+
+/// Folders in which libraries are looked for: those of `BRIMFUL_LIBRARY_PATH`, separated by colons.
+pub(crate) fn folders() -> Vec<PathBuf> {
+    std::env::var_os("BRIMFUL_LIBRARY_PATH").map_or_else(Vec::new, |list| std::env::split_paths(&list).collect())
+}
+
+/// The bytes at `address`.
+///
+/// # Safety
+/// There must be `len` bytes of memory of this GPU, which nothing writes now.
+pub(crate) unsafe fn read(gpu: &Gpu, address: CUdeviceptr, len: usize) -> Vec<u8> {
+    gpu.bind().expect("the GPU is there");
+    let mut bytes = vec![0; len];
+    // SAFETY: the caller vouches for the memory.
+    unsafe { result::memcpy_dtoh_sync(&mut bytes, address) }.expect("device memory can be read");
+    bytes
 }

@@ -10,3 +10,5 @@ mod normalize;
 mod crop_resize;
 // Pictures that were written, and those that were not.
 mod probe;
+// The JPEG engines, compared with the decoders of the CPU.
+mod nvjpeg;

@@ -14,7 +14,7 @@ use brimful::transform::{Compose, Resampler, SampleRng};
 use bytes::Bytes;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-use crate::gpu::{folders, gpu, read};
+use crate::gpu::{alone, folders, read};
 
 /// What one row may differ from the CPU's: any byte, and all bytes on average. Engines and libjpeg-turbo make chroma
 /// between samples, and round, each in their own way.
@@ -26,7 +26,7 @@ const TRANSFORM: &str = r#"[{"name": "RandomResizedCrop", "size": 224}, {"name":
 
 /// An engine with rows of 224x224; says why, if there can be none.
 fn engine(test: &str, options: EngineOptions) -> Option<(JpegEngine, Gpu, MutexGuard<'static, ()>)> {
-    let (gpu, kernels, in_use) = gpu(test)?;
+    let (gpu, kernels, in_use) = alone(test)?;
     match JpegEngine::open(&gpu, kernels, EngineOptions { folders: folders(), ..options }) {
         Ok(engine) => Some((engine, gpu, in_use)),
         Err(error) => {
