@@ -257,7 +257,6 @@ impl Loader {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let counters = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let stats = match counters.as_ref() {
         let mut stats = match counters.as_ref() {
             Some(counters) => counters.snapshot(),
             None => {
