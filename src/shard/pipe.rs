@@ -50,7 +50,7 @@ mod tests {
     use std::io::Write;
     use std::path::{Path, PathBuf};
 
-    use super::super::identity::open_at_once;
+    use crate::shard::identity::open_at_once;
 
     fn pipe(folder: &Path) -> PathBuf {
         let path = folder.join("a.tar");

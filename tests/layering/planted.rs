@@ -40,7 +40,7 @@ fn an_import_against_the_direction_is_seen_however_it_is_written() {
     bad("src/storage/mod.rs", "use crate::Loader;", "'loader::Loader'");
     bad("src/loader/mod.rs", "use crate::encode::photo;", "'encode::photo'");
     bad("src/report/mod.rs", "use crate::cli::Table;", "'cli::Table'");
-    bad("src/device/cpu.rs", "use crate::decode::ImageDecoder;", "only ImageInfo from 'decode'");
+    bad("src/device/cpu.rs", "use crate::decode::ImageDecoder;", "from 'decode'");
     bad("src/device/mod.rs", "use crate::transform::Resampler;", "from 'transform'");
     bad("src/device/mod.rs", "use crate::transform; fn f(r: transform::Resampler) {}", "from 'transform'");
     bad("src/device/mod.rs", "use crate::transform::{self}; fn f(r: transform::Resampler) {}", "from 'transform'");
