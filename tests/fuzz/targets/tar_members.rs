@@ -6,10 +6,18 @@ use std::io::Cursor;
 use brimful::shard::{MemberKind, Shard, ShardIndex, ShardOptions, ShardStream};
 use libfuzzer_sys::fuzz_target;
 
+#[path = "tar/checksum.rs"]
+mod checksum;
+
 /// No more than this is inflated or held for one member, in bytes.
 const MEMORY_LIMIT_BYTES: u64 = 16 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
+    check(bytes);
+    check(&checksum::mended(bytes));
+});
+
+fn check(bytes: &[u8]) {
     let options = ShardOptions { memory_limit_bytes: MEMORY_LIMIT_BYTES, ..ShardOptions::default() };
     let Ok(shard) = Shard::from_bytes_with("fuzz.tar", bytes.to_vec().into(), &options) else { return };
     let (index, error) = ShardIndex::build_partial(&shard);
@@ -34,4 +42,4 @@ fuzz_target!(|bytes: &[u8]| {
     }
     assert!(error.is_none(), "only the walk by pages sees damage");
     assert!(files.next().is_none(), "only the walk by pages sees the member");
-});
+}

@@ -5,10 +5,18 @@ use brimful::ErrorKind;
 use brimful::shard::{Damage, Shard, ShardIndex, ShardOptions};
 use libfuzzer_sys::fuzz_target;
 
+#[path = "tar/checksum.rs"]
+mod checksum;
+
 /// No more than this is inflated, in bytes.
 const MEMORY_LIMIT_BYTES: u64 = 16 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
+    check(bytes);
+    check(&checksum::mended(bytes));
+});
+
+fn check(bytes: &[u8]) {
     let strict = ShardOptions { memory_limit_bytes: MEMORY_LIMIT_BYTES, ..ShardOptions::default() };
     let resync = ShardOptions { damage: Damage::Resync, ..strict };
     let Ok(shard) = Shard::from_bytes_with("fuzz.tar", bytes.to_vec().into(), &resync) else { return };
@@ -32,4 +40,4 @@ fuzz_target!(|bytes: &[u8]| {
     let (good, error) = ShardIndex::build_partial(&shard);
     assert!(index.iter().zip(good.iter()).all(|(a, b)| a == b) && index.len() >= good.len());
     assert_eq!(error.is_none(), report.is_whole(), "damage that only one of them sees");
-});
+}
