@@ -17,5 +17,5 @@ for target in "${targets[@]}"; do
     [ ! -d "${FUZZ_SEEDS:-/nowhere}/$target" ] || folders+=("$FUZZ_SEEDS/$target")
     say "== $target"
     cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" "${folders[@]}" -- \
-        -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20
+        -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=60
 done
