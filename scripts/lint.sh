@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks formatting, lints, documentation, licences and the Python and shell sources; builds no program.
+# Checks formatting, lints, documentation, licences, compiled kernels and the Python and shell sources; builds no program.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
@@ -11,10 +11,11 @@ step() {
 fetch_crates
 step cargo fmt --all --check
 step cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+step cargo clippy --locked --quiet --all-targets --features cuda -- -D warnings
 case $FEATURES in
 *turbo*) step cargo clippy --locked --quiet --all-targets --features turbo -- -D warnings ;;
 esac
-RUSTDOCFLAGS="-D warnings" step cargo doc --locked --quiet --no-deps --document-private-items --features "$FEATURES"
+RUSTDOCFLAGS="-D warnings" step cargo doc --locked --quiet --no-deps --document-private-items --features "$FEATURES,cuda"
 
 if command -v cargo-deny >/dev/null; then
     step cargo deny --locked check licenses bans sources

@@ -25,9 +25,7 @@ def text_of(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
 
 def compile_to_ptx(nvrtc: ctypes.CDLL, source: Path) -> bytes:
     program = ctypes.c_void_p()
-    if nvrtc.nvrtcCreateProgram(
-        ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None
-    ):
+    if nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None):
         sys.exit(f"error: NVRTC does not take {source}")
     options = (ctypes.c_char_p * len(OPTIONS))(*OPTIONS)
     failed = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), options)
