@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, Result};
 pub const BUFFER_ALIGN: usize = 4096;
 
 /// Buffers from this size on ask for huge pages: a batch of float images spans tens of thousands of small ones.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Where batch memory comes from: ordinary memory here, page-locked memory in the device layer.
@@ -91,22 +91,44 @@ pub struct PageableAllocator;
 
 impl HostAllocator for PageableAllocator {
     fn allocate(&self, len: usize) -> Result<HostMemory> {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if len >= HUGE_PAGE_BYTES {
+            return map_pages(len);
+        }
         let layout = std::alloc::Layout::from_size_align(len.max(1), BUFFER_ALIGN)
             .map_err(|_| Error::new(ErrorKind::Limit, format!("a batch of {len} bytes is too large to allocate")))?;
         // SAFETY: the layout has a size of at least one byte.
-        let Some(ptr) = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }) else {
-            let error = Error::new(ErrorKind::Limit, format!("no memory for a batch of {len} bytes"));
-            return Err(error.with_hint("use a smaller batch size, fewer prefetched batches or a smaller image"));
-        };
-        #[cfg(target_os = "linux")]
-        if len >= HUGE_PAGE_BYTES {
-            // SAFETY: the range is exactly the allocation above; this advice changes no contents. A refusal costs
-            // only speed, so its result is dropped.
-            let _ = unsafe { rustix::mm::madvise(ptr.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
-        }
+        let ptr = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(|| no_memory(len))?;
         // SAFETY: `alloc_zeroed` gave us `len` zeroed bytes of this layout, which `free_pageable` frees.
         Ok(unsafe { HostMemory::from_raw(ptr, len, Box::new(free_pageable)) })
     }
+}
+
+/// Pages that the system zeroes when they are first touched: by the many threads that fill a batch, where the allocator
+/// would have the one that asks for it zero them all before the first row can begin.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn map_pages(len: usize) -> Result<HostMemory> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    fn unmap_pages(ptr: NonNull<u8>, len: usize) {
+        // SAFETY: called once, by `HostMemory::drop`, with the whole of a mapping that nothing else refers to.
+        let _ = unsafe { munmap(ptr.as_ptr().cast(), len) };
+    }
+
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a mapping of its own, at an address that the system chooses, takes the place of no other.
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) };
+    let ptr = mapped.ok().and_then(|ptr| NonNull::new(ptr.cast::<u8>())).ok_or_else(|| no_memory(len))?;
+    // SAFETY: the range is exactly the mapping above; this advice changes no contents. A refusal costs only speed, so
+    // its result is dropped.
+    let _ = unsafe { madvise(ptr.as_ptr().cast(), len, Advice::LinuxHugepage) };
+    // SAFETY: `len` bytes that read as zeros, at the start of a page, known to nobody else; `unmap_pages` frees them.
+    Ok(unsafe { HostMemory::from_raw(ptr, len, Box::new(unmap_pages)) })
+}
+
+fn no_memory(len: usize) -> Error {
+    Error::new(ErrorKind::Limit, format!("no memory for a batch of {len} bytes"))
+        .with_hint("use a smaller batch size, fewer prefetched batches or a smaller image")
 }
 
 fn free_pageable(ptr: NonNull<u8>, len: usize) {
@@ -363,8 +385,19 @@ mod tests {
 
     #[test]
     fn memory_is_aligned_and_zeroed() {
-        let memory = PageableAllocator.allocate(3 << 20).unwrap();
-        assert_eq!(memory.as_ptr() as usize % BUFFER_ALIGN, 0);
-        assert!(memory.iter().all(|&b| b == 0));
+        for len in [0, 1, 5000, (2 << 20) - 1, 2 << 20, (3 << 20) + 1] {
+            let mut memory = PageableAllocator.allocate(len).unwrap();
+            assert_eq!((memory.len(), memory.as_ptr() as usize % BUFFER_ALIGN), (len, 0));
+            assert!(memory.iter().all(|&b| b == 0));
+            memory.fill(7);
+        }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn more_memory_than_there_is_addresses_for_is_an_error() {
+        for len in [usize::MAX, isize::MAX as usize - 4096] {
+            assert_eq!(PageableAllocator.allocate(len).unwrap_err().kind(), ErrorKind::Limit);
+        }
     }
 }

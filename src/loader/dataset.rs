@@ -12,7 +12,7 @@ use super::losses::passed_over;
 use super::process::PerProcess;
 use crate::decode::DecodeOptions;
 use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder};
-use crate::shard::{Compression, FileIdentity, IndexCache, Shard, ShardList, ShardOptions, ShardSet, build_indexes};
+use crate::shard::{Compression, FileIdentity, IndexCache, Shard, ShardList, ShardOptions, ShardSet, each_index};
 use crate::transform::Compose;
 use crate::{Error, ErrorKind, Result};
 
@@ -136,13 +136,15 @@ impl Dataset {
     ) -> Result<SampleIndex> {
         let cache = options.index_cache.as_ref().map(IndexCache::at);
         let threads = thread_count(options.index_threads);
-        let indexes = build_indexes(paths, &options.shards, cache.as_ref(), threads, progress)?;
         let mut builder = SampleIndexBuilder::new(&options.grouping);
-        for (path, index) in paths.iter().zip(indexes) {
+        let mut shards = paths.iter();
+        each_index(paths, &options.shards, cache.as_ref(), threads, progress, |index| {
+            let Some(path) = shards.next() else { return Ok(()) };
             let files = index.iter().map(|file| (file.name, file.offset, file.size));
             builder.push_shard(path_text(path), index.fingerprint(), files)?;
             warnings.extend(passed_over(path, index.report()));
-        }
+            Ok(())
+        })?;
         let index = builder.finish();
         warnings.extend(index.report().warnings());
         Ok(index)

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use super::name::fold_extension;
 use crate::error::{Error, ErrorKind, Result};
 
+/// Extensions that are compared one by one before any is looked up.
+const COMMON: usize = 4;
+
 /// Extensions by number, in the order in which they first came.
 ///
 /// Invariant: `names` and `counts` are equally long, and every value of `numbers` is below that length.
@@ -22,6 +25,11 @@ pub(super) struct Extensions {
 impl Extensions {
     /// The number of an extension as a member spells it; a new one is kept.
     pub(super) fn number(&mut self, spelling: &[u8]) -> Result<u32> {
+        // Nearly all members have one of few extensions, and comparing those costs less than a hash of one.
+        let common = self.names.iter().take(COMMON).position(|name| name.as_bytes() == spelling);
+        if let Some(number) = common {
+            return Ok(number as u32);
+        }
         if let Some(&number) = self.numbers.get(spelling) {
             return Ok(number);
         }

@@ -2,6 +2,7 @@
 //!
 //! A cache file is never trusted: whatever is odd about it means that the index is built again.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -148,6 +149,27 @@ pub fn build_indexes(
     threads: usize,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<ShardIndex>> {
+    let mut indexes = Vec::with_capacity(paths.len());
+    each_index(paths, options, cache, threads, progress, |index| {
+        indexes.push(index);
+        Ok(())
+    })?;
+    Ok(indexes)
+}
+
+/// As [`build_indexes`], but hands each index over, in the order of `paths`, while others are still being built: `take`
+/// is called on the calling thread.
+///
+/// # Errors
+/// As [`build_indexes`], and the first error of `take`, after which it is not called again.
+pub(crate) fn each_index(
+    paths: &[PathBuf],
+    options: &ShardOptions,
+    cache: Option<&IndexCache>,
+    threads: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+    mut take: impl FnMut(ShardIndex) -> Result<()>,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
     // Shards are handed out in order, so all before a failed one are under way or done.
     let end = AtomicUsize::new(paths.len());
@@ -169,8 +191,9 @@ pub fn build_indexes(
             }
         }
     };
-    let mut results: Vec<Option<Result<ShardIndex>>> = Vec::new();
-    results.resize_with(paths.len(), || None);
+    let mut early: BTreeMap<usize, Result<ShardIndex>> = BTreeMap::new();
+    let mut turn = 0;
+    let mut taken = Ok(());
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         for _ in 0..threads.clamp(1, paths.len().max(1)) {
@@ -179,12 +202,21 @@ pub fn build_indexes(
         }
         drop(sender);
         for (done, (i, index)) in receiver.iter().enumerate() {
-            results[i] = Some(index);
+            early.insert(i, index);
             progress(done + 1, paths.len());
+            // A shard that is left out never has its turn, because of the error before it.
+            while taken.is_ok()
+                && let Some(index) = early.remove(&turn)
+            {
+                turn += 1;
+                taken = index.and_then(&mut take);
+                if taken.is_err() {
+                    end.store(0, Ordering::Relaxed);
+                }
+            }
         }
     });
-    // A shard without a result was left out because of an error before it.
-    results.into_iter().map_while(|result| result).collect()
+    taken
 }
 
 #[cfg(test)]

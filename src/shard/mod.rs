@@ -33,6 +33,7 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 
 pub use brace::expand_braces;
+pub(crate) use cache::each_index;
 pub use cache::{IndexCache, build_indexes};
 pub use draft::Draft;
 pub use filesystem::{Filesystem, filesystem_of};
