@@ -13,11 +13,13 @@ pub(crate) struct Bench {
     gpu: Gpu,
     stream: Arc<CudaStream>,
     pub(crate) kernels: Kernels,
+    _in_use: MutexGuard<'static, ()>,
 }
 
 impl Bench {
     /// None, with the reason on stderr, where there is no GPU.
     pub(crate) fn open() -> Option<Self> {
+        let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let gpu = match Gpu::open(0) {
             Ok(gpu) => gpu,
             Err(error) => {
@@ -27,7 +29,7 @@ impl Bench {
         };
         let stream = gpu.stream().unwrap();
         let kernels = Kernels::load(gpu.context()).unwrap();
-        Some(Self { gpu, stream, kernels })
+        Some(Self { gpu, stream, kernels, _in_use: in_use })
     }
 
     pub(crate) fn stream(&self) -> CUstream {

@@ -24,11 +24,11 @@ const MEAN: f64 = 2.0;
 const SIDE: u32 = 224;
 const TRANSFORM: &str = r#"[{"name": "RandomResizedCrop", "size": 224}, {"name": "RandomHorizontalFlip", "p": 0.5}]"#;
 
-/// An engine with rows of 224x224; says why, if there can be none.
-fn engine(test: &str, options: EngineOptions) -> Option<(JpegEngine, Gpu, MutexGuard<'static, ()>)> {
+/// The lock on the GPU, the GPU, and an engine with rows of 224x224, which goes first; says why, if there can be none.
+fn engine(test: &str, options: EngineOptions) -> Option<(MutexGuard<'static, ()>, Gpu, JpegEngine)> {
     let (gpu, kernels, in_use) = alone(test)?;
     match JpegEngine::open(&gpu, kernels, EngineOptions { folders: folders(), ..options }) {
-        Ok(engine) => Some((engine, gpu, in_use)),
+        Ok(engine) => Some((in_use, gpu, engine)),
         Err(error) => {
             eprintln!("{test}: skipped, {error} (hint: {})", error.hint().unwrap_or("none"));
             None
@@ -116,7 +116,7 @@ fn the_library_is_found_where_wheels_put_it() {
 fn engines_and_cpu_make_the_same_rows_within_a_tolerance() {
     for interpolate in [true, false] {
         let options = EngineOptions { sub_batch: 24, interpolate, ..EngineOptions::default() };
-        let Some((mut engine, gpu, _in_use)) = engine("same rows", options) else { return };
+        let Some((_in_use, gpu, mut engine)) = engine("same rows", options) else { return };
         eprintln!("{:?}", engine.report());
         let mut images = photos(&engine, 0, 64);
         images.extend(real_photos(&engine));
@@ -168,7 +168,7 @@ fn real_photos(engine: &JpegEngine) -> Vec<EncodedImage> {
 #[test]
 fn sub_batches_of_any_size_are_decoded() {
     let options = EngineOptions { sub_batch: 16, ..EngineOptions::default() };
-    let Some((mut engine, gpu, _in_use)) = engine("any size", options) else { return };
+    let Some((_in_use, gpu, mut engine)) = engine("any size", options) else { return };
     let images = photos(&engine, 100, 16);
     let expected: Vec<Vec<u8>> = images.iter().map(|image| on_cpu(image).unwrap()).collect();
     for size in [16, 1, 3, 16, 15, 2, 2, 1] {
@@ -211,7 +211,7 @@ fn damaged() -> Vec<(&'static str, Vec<u8>)> {
 #[test]
 fn a_damaged_file_fails_alone() {
     let options = EngineOptions { sub_batch: 8, ..EngineOptions::default() };
-    let Some((mut engine, gpu, _in_use)) = engine("damaged file", options) else { return };
+    let Some((_in_use, gpu, mut engine)) = engine("damaged file", options) else { return };
     let good = photos(&engine, 200, 7);
     let expected: Vec<Vec<u8>> = good.iter().map(|image| on_cpu(image).unwrap()).collect();
     for (what, file) in damaged() {
@@ -242,7 +242,7 @@ fn a_damaged_file_fails_alone() {
 #[test]
 fn what_the_engines_do_not_take_comes_back_and_the_rest_is_decoded() {
     let options = EngineOptions { sub_batch: 8, ..EngineOptions::default() };
-    let Some((mut engine, _gpu, _in_use)) = engine("unsupported", options) else { return };
+    let Some((_in_use, _gpu, mut engine)) = engine("unsupported", options) else { return };
     let coded = |color: ColorType, progressive: bool, sampling: SamplingFactor| {
         let channels = if color == ColorType::Cmyk { 4 } else { 3 };
         let pixels: Vec<u8> = (0..256 * 256 * channels).map(|n| (n / 97) as u8).collect();
@@ -286,7 +286,7 @@ fn what_the_engines_do_not_take_comes_back_and_the_rest_is_decoded() {
 
 #[test]
 fn restart_markers_and_grey_files_are_decoded_or_refused_but_never_wrong() {
-    let Some((mut engine, gpu, _in_use)) = engine("restart and grey", EngineOptions::default()) else { return };
+    let Some((_in_use, gpu, mut engine)) = engine("restart and grey", EngineOptions::default()) else { return };
     let picture = brimful::encode::photo(11);
     let coded = |color: ColorType, restart: u16| {
         let pixels: Vec<u8> = match color {
@@ -323,7 +323,7 @@ fn restart_markers_and_grey_files_are_decoded_or_refused_but_never_wrong() {
 #[test]
 fn rows_keep_their_bytes_while_they_are_held() {
     let options = EngineOptions { sub_batch: 8, states: 2, rows_held_max: 3, ..EngineOptions::default() };
-    let Some((mut engine, gpu, _in_use)) = engine("held rows", options) else { return };
+    let Some((_in_use, gpu, mut engine)) = engine("held rows", options) else { return };
     let (first, others) = (photos(&engine, 400, 8), photos(&engine, 500, 8));
     engine.submit(first).unwrap();
     let held = engine.collect();
@@ -359,7 +359,7 @@ fn rows_keep_their_bytes_while_they_are_held() {
 #[test]
 fn a_thousand_sub_batches_leak_no_device_memory() {
     let options = EngineOptions { sub_batch: 8, states: 3, ..EngineOptions::default() };
-    let Some((mut engine, gpu, _in_use)) = engine("leak", options) else { return };
+    let Some((_in_use, gpu, mut engine)) = engine("leak", options) else { return };
     let images = photos(&engine, 600, 24);
     let mut sizes = [8, 8, 5, 8, 1].iter().cycle();
     let mut parts = images.chunks(8).cycle();
@@ -387,7 +387,7 @@ fn a_thousand_sub_batches_leak_no_device_memory() {
 
 #[test]
 fn an_engine_may_change_threads_and_go_in_mid_flight() {
-    let Some((mut engine, _gpu, _in_use)) = engine("threads", EngineOptions::default()) else { return };
+    let Some((_in_use, _gpu, mut engine)) = engine("threads", EngineOptions::default()) else { return };
     let images = photos(&engine, 700, 16);
     let mut engine = std::thread::spawn(move || {
         engine.submit(images).unwrap();
