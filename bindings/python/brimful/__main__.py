@@ -1,4 +1,6 @@
-"""The `brimful` command of the wheel: `demo` runs here, on the loader that training uses; the rest runs natively."""
+"""The `brimful` command of the wheel: `demo` runs here, on the loader that training uses, and so does the bench that
+trains a model; the rest runs natively.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,18 @@ def main(argv: list[str] | None = None) -> int:
         from .demo import main as demo
 
         return demo(argv[1:])
+    if _trains(argv):
+        from .bench_training import main as bench
+
+        return bench(argv[2:])
     # The native side never looks at Python's flag: Ctrl-C must end the process itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.cli_main(["brimful", *argv])
+
+
+def _trains(argv: list[str]) -> bool:
+    """Whether the command is `bench loader --train MODEL`."""
+    return argv[:2] == ["bench", "loader"] and any(word.partition("=")[0] == "--train" for word in argv)
 
 
 if __name__ == "__main__":

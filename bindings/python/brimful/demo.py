@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import sys
 import time
 import warnings
@@ -14,6 +13,7 @@ from typing import Any
 
 from . import __version__, _native, transforms
 from .arrays import torch_is_there
+from .command import cores, machine, positive, write_whole
 from .dataset import ShardDataset
 from .errors import BrimfulError, DataWarning
 from .progress import ProgressLine
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
         report = measure(_shards(arguments), arguments)
         document = json.dumps(report, indent=2)
         if arguments.out is not None:
-            _write(Path(arguments.out), document + "\n")
+            write_whole(Path(arguments.out), document + "\n")
         print(document if arguments.json else table(report))
     except (BrimfulError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -86,7 +86,7 @@ def measure(shards: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
     rate = (images - first_images) / (last - first) if steady else images / max(last - started, 1e-9)
     return {
         "version": __version__,
-        "machine": _machine(),
+        "machine": machine(),
         "loader": f"brimful.{Chosen.__name__}",
         "jpeg": _native.jpeg_backends[0],
         "images_per_s": rate,
@@ -130,34 +130,10 @@ def _shards(arguments: argparse.Namespace) -> list[str]:
         samples=arguments.samples,
         shards=min(_SHARDS, arguments.samples),
         seed=arguments.seed,
-        threads=arguments.threads or _cores(),
+        threads=arguments.threads or cores(),
         progress=ProgressLine("making photos"),
     )
     return [os.fspath(path) for path in paths]
-
-
-def _machine() -> dict[str, Any]:
-    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0
-    return {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "cores_available": _cores(),
-        "kernel": platform.release(),
-        "memory_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
-        "python": platform.python_version(),
-    }
-
-
-def _cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a whole file or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -167,21 +143,12 @@ def _parser() -> argparse.ArgumentParser:
         "and print images a second and the bottleneck.",
     )
     parser.add_argument("--shards", metavar="PATTERN", help="load these shards instead of making some")
-    parser.add_argument("--samples", metavar="N", type=_positive, default=3000, help="photos to make (%(default)s)")
+    parser.add_argument("--samples", metavar="N", type=positive, default=3000, help="photos to make (%(default)s)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="what the photos derive from (%(default)s)")
     parser.add_argument("--dir", metavar="FOLDER", default="target/demo", help="where they are kept (%(default)s)")
-    parser.add_argument(
-        "--batch-size", metavar="N", type=_positive, default=256, help="images of a batch (%(default)s)"
-    )
-    parser.add_argument("--image-size", metavar="N", type=_positive, default=224, help="height and width (%(default)s)")
-    parser.add_argument("--threads", metavar="N", type=_positive, default=0, help="decode threads (all cores)")
+    parser.add_argument("--batch-size", metavar="N", type=positive, default=256, help="images of a batch (%(default)s)")
+    parser.add_argument("--image-size", metavar="N", type=positive, default=224, help="height and width (%(default)s)")
+    parser.add_argument("--threads", metavar="N", type=positive, default=0, help="decode threads (all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--out", metavar="FILE", help="write the JSON document to FILE as well")
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
-    return value

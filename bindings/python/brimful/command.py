@@ -1,0 +1,53 @@
+"""What the commands of the wheel share: the machine in a few values, checks of arguments, whole files.
+
+It runs nothing; see `__main__.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+
+def machine() -> dict[str, Any]:
+    """The machine in six values, so that a number in a document is never without it."""
+    pages = os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in os.sysconf_names else 0
+    return {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "cores_available": cores(),
+        "kernel": platform.release(),
+        "memory_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
+        "python": platform.python_version(),
+    }
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a whole file or none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    return value
+
+
+def seconds(text: str) -> float:
+    """An argument that is a time, at most a day."""
+    value = float(text)
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 86400")
+    return value
