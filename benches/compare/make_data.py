@@ -1,4 +1,4 @@
-"""Makes the data of a comparison: distinct JPEG files as tar shards and as an image folder, the same in both.
+"""Makes the data of a comparison: distinct JPEG files as tar shards with DALI's indexes, and as an image folder.
 
 make_data.py SOURCE OUT: SOURCE is a folder of photos or of tar shards (`brimful demo` makes some). Each file is a
 seeded crop of a photo, written again at about the photo's own quality with Huffman tables of its own: repeated files
@@ -18,6 +18,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import dali_peer
 from PIL import Image, JpegImagePlugin
 
 CLASSES = 10
@@ -93,7 +94,13 @@ def make_file(job: tuple[int, int]) -> bytes:
     left, top = draw.randint(0, photo.width - width), draw.randint(0, photo.height - height)
     file = io.BytesIO()
     photo.crop((left, top, left + width, top + height)).save(
-        file, "JPEG", quality=min(max(quality, 30), 98), subsampling=sampling if sampling >= 0 else 0, optimize=True
+        file,
+        "JPEG",
+        quality=min(max(quality, 30), 98),
+        subsampling=sampling if sampling >= 0 else 0,
+        optimize=True,
+        # Of a small photo there are few crops: its number keeps two files from being the same all the same.
+        comment=f"{seed}:{number}".encode(),
     )
     return file.getvalue()
 
@@ -124,6 +131,7 @@ def write(out: Path, files, samples_a_shard: int) -> int:
                 total += len(file)
                 (out / "folder" / f"class{number % CLASSES}" / f"{number:08d}.jpg").write_bytes(file)
                 add_sample(shard, number, file)
+        dali_peer.write_index(path, out / "dali" / f"{path.stem}.idx")
 
 
 def add_sample(shard: tarfile.TarFile, number: int, file: bytes) -> None:

@@ -1,18 +1,51 @@
-"""The peers of a comparison: the same job on each loader, measured in a process of its own.
+"""The peers of a comparison: the same job on each loader. It measures nothing; see turns.py and compare.py.
 
-peers.py PEER JOB: JOB is a JSON object with data, batch_size, workers, warm_batches and seconds; prints one JSON line.
-The job: RandomResizedCrop(224), flip, normalise, batches of float32 `[N, 3, 224, 224]` in host memory. It compares
-nothing; see compare.py.
+The job: RandomResizedCrop(224), flip, normalise; batches of float32 images `[N, 3, 224, 224]` and whole numbers as
+labels, in host memory or on the GPU as `job["device"]` says. `job` also has data, batch_size and workers.
 """
 
-import json
-import os
-import sys
-import time
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import dali_peer
 
 SIZE = 224
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+# What torch's worker processes make ahead, each.
+AHEAD = 2
+
+
+@dataclass
+class Source:
+    """A loader at work."""
+
+    batches: Iterator[Any]
+    # Batches to let pass before each measurement: what was made ahead while others had their turn.
+    warm: int
+    # Before the first measurement.
+    warm_first: int
+    # Worker processes deliver in turns, and in bursts: only whole turns are measured.
+    cycle: int = 1
+    # What a brimful loader tells of itself.
+    stats: Callable[[], dict] | None = None
+
+
+@dataclass(frozen=True)
+class Peer:
+    make: Callable[[dict], Source]
+    # The module without which there is no such peer.
+    module: str
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+    def is_there(self) -> bool:
+        try:
+            return importlib.util.find_spec(self.module) is not None
+        except ModuleNotFoundError:
+            return False
 
 
 def webdataset_pil(job):
@@ -20,9 +53,16 @@ def webdataset_pil(job):
 
     shards = sorted(str(path) for path in Path(job["data"], "shards").glob("*.tar"))
     dataset = webdataset.WebDataset(shards, shardshuffle=100, resampled=True).shuffle(1000).decode("pil")
-    dataset = dataset.to_tuple("jpg", "cls").map_tuple(pil_transform(), lambda label: label)
+    dataset = dataset.to_tuple("jpg", "cls").map_tuple(pil_transform(), int)
     dataset = dataset.batched(job["batch_size"], partial=False)
-    return webdataset.WebLoader(dataset, batch_size=None, num_workers=job["workers"])
+    loader = webdataset.WebLoader(
+        dataset,
+        batch_size=None,
+        num_workers=job["workers"],
+        prefetch_factor=AHEAD,
+        pin_memory=job["device"] == "cuda",
+    )
+    return of_processes(job, loader)
 
 
 def torch_pil(job):
@@ -52,34 +92,78 @@ def torch_torchvision_io(job):
     return torch_loader(job, DatasetFolder(f"{job['data']}/folder", load, extensions=("jpg",), transform=transform))
 
 
-def brimful(job):
+def brimful(job, decoder="auto"):
+    loader = brimful_loader(job, decoder)
+    # The split between processor and JPEG engines settles within 50 batches.
+    return Source(endless(loader), warm=20, warm_first=60, stats=loader.stats)
+
+
+def brimful_loader(job, decoder="auto", **options):
+    """A loader of the job; `options` are those of brimful.DataLoader."""
     from brimful import DataLoader, ShardDataset
     from brimful import transforms as T
 
-    transform = T.Compose([T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize(MEAN, STD)])
+    steps = options.pop("steps", None) or [T.ToTensor(), T.Normalize(MEAN, STD)]
+    transform = T.Compose([T.RandomResizedCrop(SIZE), T.RandomHorizontalFlip(), *steps])
     dataset = ShardDataset(f"{job['data']}/shards", fields=("jpg", "cls"), transform=transform)
-    return DataLoader(dataset, batch_size=job["batch_size"], shuffle=True, num_workers=job["workers"], drop_last=True)
+    if job["device"] != "cpu":
+        options = {"device": job["device"], "decoder": decoder, **options}
+    options = {"batch_size": job["batch_size"], "num_workers": job["workers"], **options}
+    return DataLoader(dataset, shuffle=True, drop_last=True, **options)
+
+
+def dali(job, decoder="cpu", load=0.0):
+    return Source(dali_peer.batches(job, decoder, load), warm=2 * dali_peer.QUEUE, warm_first=4 * dali_peer.QUEUE)
 
 
 PEERS = {
-    "webdataset + PIL": webdataset_pil,
-    "torch DataLoader + PIL": torch_pil,
-    "torch DataLoader + torchvision.io": torch_torchvision_io,
-    "brimful": brimful,
+    "webdataset + PIL": Peer(webdataset_pil, "webdataset"),
+    "torch DataLoader + PIL": Peer(torch_pil, "torchvision"),
+    "torch DataLoader + torchvision.io": Peer(torch_torchvision_io, "torchvision"),
+    "DALI cpu": Peer(dali, "nvidia.dali"),
+    "DALI mixed 0": Peer(partial(dali, decoder="mixed"), "nvidia.dali", ("cuda",)),
+    "DALI mixed 0.5": Peer(partial(dali, decoder="mixed", load=0.5), "nvidia.dali", ("cuda",)),
+    "DALI mixed 0.9": Peer(partial(dali, decoder="mixed", load=0.9), "nvidia.dali", ("cuda",)),
+    "brimful": Peer(brimful, "brimful", ("cpu",)),
+    "brimful cpu": Peer(partial(brimful, decoder="cpu"), "brimful", ("cuda",)),
+    "brimful gpu": Peer(partial(brimful, decoder="gpu"), "brimful", ("cuda",)),
+    "brimful auto": Peer(brimful, "brimful", ("cuda",)),
 }
 
 
 def torch_loader(job, dataset):
     from torch.utils.data import DataLoader
 
-    return DataLoader(
+    loader = DataLoader(
         dataset,
         batch_size=job["batch_size"],
         shuffle=True,
         num_workers=job["workers"],
+        prefetch_factor=AHEAD,
         drop_last=True,
         persistent_workers=True,
+        pin_memory=job["device"] == "cuda",
     )
+    return of_processes(job, loader)
+
+
+def of_processes(job, loader):
+    batches = endless(loader)
+    if job["device"] == "cuda":
+        batches = to_gpu(batches)
+    ahead = (AHEAD + 1) * job["workers"]
+    return Source(batches, warm=ahead, warm_first=ahead, cycle=job["workers"])
+
+
+def to_gpu(batches):
+    """From page-locked memory, as torch's tutorials do it: the program does not wait, the training stream does."""
+    for images, labels in batches:
+        yield images.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)
+
+
+def endless(loader):
+    while True:
+        yield from loader
 
 
 def pil_transform():
@@ -93,75 +177,3 @@ def pil_transform():
             transforms.Normalize(MEAN, STD),
         ]
     )
-
-
-def measure(name, job):
-    """Counts images from the end of the warm-up until the time is over, and the processor time they took."""
-    start = time.perf_counter()
-    loader = PEERS[name](job)
-    batches = endless(loader)
-    check_batch(next(batches), job)
-    first_batch_s = time.perf_counter() - start
-    for _ in range(job["warm_batches"] - 1):
-        next(batches)
-    cpu_start, others_start, begin = tree_cpu_s(), machine_cpu_s(), time.perf_counter()
-    images, wall_s = 0, 0.0
-    while wall_s < job["seconds"]:
-        images += len(next(batches)[0])
-        wall_s = time.perf_counter() - begin
-    cpu_s = tree_cpu_s() - cpu_start
-    others_s = machine_cpu_s() - others_start - cpu_s
-    return {
-        "peer": name,
-        "images": images,
-        "images_per_s": round(images / wall_s, 1),
-        "cpu_s_per_1000": round(cpu_s / images * 1000, 3),
-        "first_batch_s": round(first_batch_s, 2),
-        # What else ran on the machine meanwhile, in cores: the reader's measure of trust.
-        "others_cores": round(max(others_s, 0.0) / wall_s, 2),
-    }
-
-
-def endless(loader):
-    while True:
-        yield from loader
-
-
-def check_batch(batch, job):
-    images = batch[0]
-    expected = (job["batch_size"], 3, SIZE, SIZE)
-    if tuple(images.shape) != expected or str(images.dtype) not in ("torch.float32", "float32"):
-        sys.exit(f"error: a batch of {tuple(images.shape)} {images.dtype}, not of {expected} float32")
-
-
-def tree_cpu_s():
-    """Processor seconds of this process and all below it, those that ended included."""
-    children, seconds = {}, {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            children.setdefault(int(fields[1]), []).append(int(entry))
-            seconds[int(entry)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    waiting, total = [os.getpid()], 0.0
-    while waiting:
-        process = waiting.pop()
-        total += seconds.get(process, 0.0)
-        waiting.extend(children.get(process, ()))
-    return total
-
-
-def machine_cpu_s():
-    with open("/proc/stat") as stat:
-        fields = [int(field) for field in stat.readline().split()[1:9]]
-    idle = fields[3] + fields[4]
-    return (sum(fields) - idle) / os.sysconf("SC_CLK_TCK")
-
-
-if __name__ == "__main__":
-    result = measure(sys.argv[1], json.loads(sys.argv[2]))
-    print(json.dumps(result), flush=True)
-    # Workers that would go on for ever are not waited for.
-    os._exit(0)

@@ -39,8 +39,6 @@ def main(argv: list[str]) -> int:
         print(document if arguments.json else table(report))
     except (BrimfulError, OSError, ArithmeticError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
-        if getattr(error, "hint", None):
-            print(f"hint: {error.hint}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 2
@@ -53,9 +51,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         from .bench_model import Trainee, resident
     except ImportError as error:
         raise InvalidOptionError(f"training needs torch: {error}", hint="pip install torch torchvision") from error
+    trainee = Trainee(arguments.train, arguments.device)
     shards, folder = _shards(arguments)
     loader, labelled = _loader(shards, arguments)
-    trainee = Trainee(arguments.train, arguments.device)
     batches = _endless(loader, labelled, trainee.device)
     kept = resident(batches)
     line, steps = ProgressLine("training"), 2 * arguments.rounds
@@ -94,7 +92,7 @@ def table(report: dict[str, Any]) -> str:
         f"decoding            {report['threads']} threads, decoder {report['decoder']}, on {report['device']}",
         f"bottleneck          {report['bottleneck']}",
         "",
-        f"{report['model']}, bfloat16, batches of {report['batch_size']}; {report['data']['samples'] or 'streamed'} "
+        f"{report['model']}, batches of {report['batch_size']}; {report['data']['samples'] or 'streamed'} "
         f"samples in {report['data']['shards']} shards; median of {len(ratio['runs'])} rounds",
     ]
     return "\n".join(lines)
