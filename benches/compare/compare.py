@@ -149,7 +149,15 @@ def say_result(result: dict) -> None:
         line += f", {title} {value}" if value is not None else ""
     if result.get("others_cores", 0) >= 0.05:
         line += f", others used {result['others_cores']:.2f} cores"
+    if result["round"] == 0 and (engines := engines_of(result)):
+        line += f", JPEG engines: {engines}"
     say(f"round {result['round'] + 1} {result['job']:<9} {result['peer']:<34} {line}")
+
+
+def engines_of(result: dict) -> str | None:
+    """What a brimful loader says of the engines, or why it does without."""
+    stats = result.get("fed", result).get("loader_stats") or {}
+    return (stats.get("device") or {}).get("engines")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def by_round(measured: list[dict]) -> dict[str, list[Rows]]:
 
 def figures(rows: list[dict]) -> dict:
     names = ("images_per_s", "ratio", "steps_waiting_share", "wait_share", "tensors_early_share", "cpu_s_per_1000")
-    names += ("cpu_percent", "sm_percent", "jpeg_percent", "first_batch_s")
+    names += ("cpu_percent", "sm_percent", "jpeg_percent", "engine_images_share", "first_batch_s")
     known = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
     found = {name: spread(values) for name, values in known.items() if values}
     if all("resident" in row for row in rows):
@@ -139,6 +139,7 @@ LOAD_COLUMNS = (
     ("CPU %", "cpu_percent", 0),
     ("SM %", "sm_percent", 0),
     ("JPEG %", "jpeg_percent", 0),
+    ("by engines", "engine_images_share", 2),
     ("slower by", "times_slower_than_us", 2),
 )
 TRAIN_COLUMNS = (
@@ -152,6 +153,7 @@ TRAIN_COLUMNS = (
     ("CPU %", "cpu_percent", 0),
     ("SM %", "sm_percent", 0),
     ("JPEG %", "jpeg_percent", 0),
+    ("by engines", "engine_images_share", 2),
 )
 
 

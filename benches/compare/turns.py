@@ -39,7 +39,7 @@ class Turns:
 
     def load(self, turn: dict) -> dict:
         """Counts images, and the processor time they took."""
-        from brimful.bench_model import cpu_figures, early_figures
+        from brimful.bench_model import cpu_figures, loader_figures
 
         source, usage = self.source, self.gpu_usage()
         for _ in range(self.take_warm()):
@@ -60,7 +60,7 @@ class Turns:
         if usage:
             result |= usage.end()
         if source.stats:
-            result |= early_figures(stats_before, source.stats())
+            result |= loader_figures(stats_before, source.stats(), images)
         return {**result, "last_batch": check_batch(batch, self.job)}
 
     def train(self, turn: dict) -> dict:

@@ -28,11 +28,7 @@ class GpuUsage:
             import pynvml
 
             pynvml.nvmlInit()
-            self._gpu = (
-                pynvml.nvmlDeviceGetHandleByIndex(0)
-                if uuid is None
-                else pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())
-            )
+            self._gpu = _handle(pynvml, uuid)
             self._nvml = pynvml
         except ImportError:
             self.why_not = "nvidia-ml-py cannot be imported"
@@ -73,6 +69,7 @@ class GpuUsage:
             "jpeg_percent": _rounded(_mean(engines) if engines else jpeg),
             "jpeg_source": "counters" if engines else "utilization",
             "jpeg_engines_percent": [_rounded(share) for share in engines],
+            **({} if self.why_not is None else {"usage_note": self.why_not}),
         }
 
     def _has_counters(self) -> bool:
@@ -129,6 +126,17 @@ class GpuUsage:
                     self._seen[name].append(look())
                 except (self._nvml.NVMLError, AttributeError) as error:
                     self.why_not = str(error)
+
+
+def _handle(nvml: Any, uuid: str | None) -> Any:
+    if uuid is not None:
+        try:
+            return nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
+        except nvml.NVMLError:
+            # Some virtual machines give CUDA another name for it.
+            if nvml.nvmlDeviceGetCount() != 1:
+                raise
+    return nvml.nvmlDeviceGetHandleByIndex(0)
 
 
 def _mean(values: list[float]) -> float | None:

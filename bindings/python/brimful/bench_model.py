@@ -28,6 +28,15 @@ _RUN_AHEAD = 4
 _CLASSES = 1000
 # Batches that a loop over resident data takes in turn.
 _RESIDENT_BATCHES = 4
+# What a loader counts of its GPU.
+_DEVICE_COUNTS = (
+    "copied_bytes",
+    "tensors_lent",
+    "tensors_early",
+    "engine_images",
+    "engine_refused",
+    "engine_unwritten",
+)
 
 
 class Trainee:
@@ -38,9 +47,11 @@ class Trainee:
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise InvalidOptionError("torch sees no GPU", hint="--device cpu tries the bench without one")
+        if self.device.index is not None and self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         torch.manual_seed(0)
         self._model = _classifier(model).to(self.device, memory_format=torch.channels_last).train()
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01, momentum=0.9)
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.001, momentum=0.9)
         self._loss_of = torch.nn.CrossEntropyLoss()
         self._loss = torch.zeros(())
 
@@ -72,7 +83,7 @@ class Trainee:
             warm_steps: steps before that.
             cycle: the number of steps that are measured is a multiple of this.
             cpu_s: processor time so far of all that takes part.
-            stats: of a brimful loader: the GPU memory section tells which tensors were handed over early.
+            stats: of a brimful loader: it counts tensors that were handed over early, and what the engines decoded.
         """
         usage = GpuUsage.of_torch(self.device) if self.device.type == "cuda" else None
         for _ in range(warm_steps):
@@ -103,7 +114,7 @@ class Trainee:
         result |= cpu_figures(cpu, images, wall_s)
         result |= usage.end() if usage is not None else {}
         if stats is not None:
-            result |= early_figures(stats_before, stats())
+            result |= loader_figures(stats_before, stats(), images)
         result["loss"] = loss = self._loss.item()
         if not math.isfinite(loss):
             raise ArithmeticError(f"the loss of {self.name} is {loss}: the batches are no images and labels")
@@ -145,13 +156,18 @@ def cpu_figures(cpu_s: float, images: int, wall_s: float) -> dict[str, float]:
     }
 
 
-def early_figures(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def loader_figures(before: dict[str, Any], after: dict[str, Any], images: int) -> dict[str, Any]:
     """What a brimful loader counted between two looks at its `stats()`, and the later one whole."""
     figures: dict[str, Any] = {"loader_stats": after}
-    if before.get("device") and after.get("device"):
-        counted = {name: after["device"][name] - before["device"][name] for name in ("tensors_lent", "tensors_early")}
-        lent = counted["tensors_lent"]
-        figures |= {**counted, "tensors_early_share": round(counted["tensors_early"] / lent, 4) if lent else None}
+    if not before.get("device") or not after.get("device"):
+        return figures
+    for name in _DEVICE_COUNTS:
+        if name in after["device"]:
+            figures[name] = after["device"][name] - before["device"].get(name, 0)
+    if figures.get("tensors_lent"):
+        figures["tensors_early_share"] = round(figures["tensors_early"] / figures["tensors_lent"], 4)
+    if "engine_images" in figures:
+        figures["engine_images_share"] = round(figures["engine_images"] / images, 4)
     return figures
 
 

@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from typing import Any
 from . import __version__, _native, transforms
 from .command import cores, machine, positive, seconds, write_whole
 from .dataset import ShardDataset, cache_folder
-from .errors import BrimfulError, FieldValueError, InvalidOptionError, MissingFieldError
+from .errors import BrimfulError, DataWarning, FieldValueError, InvalidOptionError, MissingFieldError
 from .loader import Loader
 from .progress import ProgressLine
 
 _IMAGE_FIELD = "jpg;jpeg;png;webp"
 _DEMO_SHARDS = 4
+# Bad images that are told one by one.
+_TOLD = 5
 # Batches before a stretch is measured: queues settle, and so does the split between processor and JPEG engines.
 _WARM_STEPS = 60
 _WARM_STEPS_LATER = 20
@@ -32,7 +35,10 @@ def main(argv: list[str]) -> int:
     """Runs the bench; returns the exit code: 0 done, 1 with bad images left out, 2 failed or wrong usage."""
     arguments = _parser().parse_args(argv)
     try:
-        report = measure(arguments)
+        with warnings.catch_warnings():
+            # Told at the end, from the list of bad samples.
+            warnings.simplefilter("ignore", DataWarning)
+            report = measure(arguments)
         document = json.dumps(report, indent=2)
         if arguments.out is not None:
             write_whole(Path(arguments.out), document + "\n")
@@ -103,8 +109,10 @@ def _report(
 ) -> dict[str, Any]:
     stats, dataset = loader.stats(), loader.dataset
     bad = loader.bad_samples()
-    for sample in bad[:5]:
+    for sample in bad[:_TOLD]:
         print(f"warning: left out: {sample['message']}", file=sys.stderr)
+    if len(bad) > _TOLD:
+        print(f"warning: {len(bad) - _TOLD} more bad images left out", file=sys.stderr)
 
     def median(kind: str, key: str) -> float | None:
         known = [stretch[kind][key] for stretch in rounds if stretch[kind].get(key) is not None]
@@ -117,6 +125,7 @@ def _report(
             "cpu_percent": median(kind, "cpu_percent"),
             "sm_percent": median(kind, "sm_percent"),
             "jpeg_percent": median(kind, "jpeg_percent"),
+            "engine_images_share": median(kind, "engine_images_share"),
         }
 
     return {

@@ -108,19 +108,58 @@ def test_only_training_runs_in_python(monkeypatch):
         assert seen.pop() == ["brimful", *argv]
 
 
+class Event:
+    """A CUDA event of a GPU that does everything at once, but for every second batch, which takes 3 ms to arrive."""
+
+    recorded = 0
+    at_ms = 0.0
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
+        self.is_timed = enable_timing
+
+    def record(self) -> None:
+        if self.is_timed:
+            Event.recorded += 1
+            Event.at_ms += 3.0 if Event.recorded % 4 == 2 else 0.004
+        self.ms = Event.at_ms
+
+    def elapsed_time(self, later: Event) -> float:
+        return later.ms - self.ms
+
+    def synchronize(self) -> None:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+def test_events_of_the_training_stream_tell_which_steps_waited(tiny, monkeypatch):
+    trainee = bench_model.Trainee("tiny", "cpu")
+    trainee.device = types.SimpleNamespace(type="cuda", index=0)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setitem(sys.modules, "pynvml", Driver(counters=True))
+    monkeypatch.setattr(GpuUsage, "of_torch", classmethod(lambda cls, device: cls("GPU-1")))
+    batches = iter(lambda: (torch.randn(4, 3, 16, 16), torch.arange(4)), None)
+    found = trainee.train(batches, seconds=0.1, warm_steps=2, cycle=2)
+    assert found["steps"] % 2 == 0 and found["images"] == 4 * found["steps"]
+    assert found["steps_waiting_share"] == 0.5
+    assert (found["hand_over_us_max"], found["sm_percent"]) == (3000.0, 91.2)
+
+
 def test_steps_that_wait_are_counted():
     found = bench_model._waits([10e-6, 20e-6, 51e-6, 0.5], 2.0)
     assert (found["steps"], found["steps_waiting"], found["steps_waiting_share"]) == (4, 2, 0.5)
     assert found["wait_share"] == 0.25
 
 
-def test_early_tensors_are_those_between_two_looks():
-    def stats(lent: int, early: int) -> dict:
-        return {"device": {"tensors_lent": lent, "tensors_early": early}}
+def test_what_a_loader_counts_is_that_between_two_looks():
+    def stats(lent: int, early: int, engine_images: int) -> dict:
+        counts = {"tensors_lent": lent, "tensors_early": early, "engine_images": engine_images}
+        return {"device": {**counts, "slots": 3}}
 
-    found = bench_model.early_figures(stats(10, 10), stats(50, 14))
+    found = bench_model.loader_figures(stats(10, 10, 100), stats(50, 14, 300), 1000)
     assert (found["tensors_lent"], found["tensors_early"], found["tensors_early_share"]) == (40, 4, 0.1)
-    assert "tensors_early" not in bench_model.early_figures({"device": None}, {"device": None})
+    assert (found["engine_images"], found["engine_images_share"]) == (200, 0.2)
+    assert "tensors_early" not in bench_model.loader_figures({"device": None}, {"device": None}, 1000)
 
 
 class Driver(types.ModuleType):
@@ -157,6 +196,9 @@ class Driver(types.ModuleType):
         if uuid != b"GPU-1":
             raise self.NVMLError("Not Found")
         return "gpu"
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
 
     def nvmlGpmQueryDeviceSupport(self, gpu: str) -> types.SimpleNamespace:
         return types.SimpleNamespace(isSupportedDevice=int(self.counters))
