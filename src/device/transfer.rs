@@ -81,15 +81,22 @@ pub struct Copied {
 }
 
 impl Transfer {
-    /// A transfer of batches of `spec` into slots of `slots`.
+    /// A transfer of batches of `spec` into slots of `slots`, all of which were made on `stream`: a slot is ordered by
+    /// the stream that it is filled on.
     ///
     /// # Errors
     /// [`ErrorKind::Limit`] when the GPU has not enough memory, [`ErrorKind::Device`] when it fails.
-    pub fn new(gpu: &Gpu, spec: TransferSpec, slots: Slots, readiness: Arc<Readiness>) -> Result<Self> {
+    pub fn new(
+        gpu: &Gpu,
+        stream: Arc<CudaStream>,
+        spec: TransferSpec,
+        slots: Slots,
+        readiness: Arc<Readiness>,
+    ) -> Result<Self> {
         gpu.enter()?;
         let mut transfer = Self {
             gpu: gpu.clone(),
-            stream: gpu.stream()?,
+            stream,
             kernels: Kernels::load(gpu.context())?,
             table: None,
             staging: None,

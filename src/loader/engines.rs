@@ -36,8 +36,16 @@ pub(crate) struct EngineLane {
     rules: EngineRules,
     settler: Arc<Settler>,
     queue: Sender<Routed>,
-    /// Set when the engines could not be opened.
-    is_useless: Arc<AtomicBool>,
+    want: Sender<()>,
+    state: Arc<EngineState>,
+}
+
+/// How far the opening of the engines has got.
+#[derive(Debug, Default)]
+struct EngineState {
+    /// Somebody asked for them.
+    is_wanted: AtomicBool,
+    is_open: AtomicBool,
 }
 
 /// What opening the engines showed, once it was tried: the report, or the reason why they are not used.
@@ -53,8 +61,8 @@ struct Routed {
 }
 
 impl EngineLane {
-    /// Starts the thread that serves the engines; what they refuse goes to `cpu`. They are opened when the first image
-    /// comes, which takes a moment that a loader without need of them is spared.
+    /// Starts the thread that serves the engines; what they refuse goes to `cpu`. They are opened when the router first
+    /// asks for them, which takes a moment that a loader without need of them is spared.
     ///
     /// # Errors
     /// When the samples are not of a kind that the engines serve.
@@ -79,14 +87,16 @@ impl EngineLane {
         };
         let rules = options.rules();
         let (queue, jobs) = channel::bounded(WAITING * options.sub_batch);
+        let (want, wanted) = channel::bounded(1);
         let settler = Arc::new(Settler::new(Arc::clone(pipeline), output.clone()));
-        let is_useless = Arc::new(AtomicBool::new(false));
+        let state = Arc::new(EngineState::default());
         let opener = Opener {
             gpu: gpu.clone(),
             options,
             found: Arc::clone(found),
-            is_useless: Arc::clone(&is_useless),
+            state: Arc::clone(&state),
             must: lanes.mode() == RouteMode::Engine,
+            wanted,
         };
         let (pipeline, settler_too) = (Arc::clone(pipeline), Arc::clone(&settler));
         let work = move || {
@@ -98,12 +108,12 @@ impl EngineLane {
         };
         let spawned = std::thread::Builder::new().name("brimful-engine".to_owned()).spawn(work);
         spawned.map_err(|error| Error::io("cannot start the thread of the JPEG engines", error))?;
-        Ok(Self { lanes, rules, settler, queue, is_useless })
+        Ok(Self { lanes, rules, settler, queue, want, state })
     }
 
     /// Takes the sample if it is the engines' turn and its image is of their kind; otherwise gives it back.
     pub(crate) fn take(&self, job: Job, pipeline: &Pipeline) -> Option<Job> {
-        let (Ok(sample), false) = (&job.sample, self.is_useless.load(Ordering::Relaxed)) else { return Some(job) };
+        let Ok(sample) = &job.sample else { return Some(job) };
         let image = pipeline.plan.is_image.iter().position(|&is_image| is_image);
         let Some(field) = image.and_then(|column| sample.fields.get(column)?.as_ref()) else { return Some(job) };
         let bytes = field.bytes.clone();
@@ -116,6 +126,16 @@ impl EngineLane {
             prepared.is_some()
         });
         let (Lane::Engine, Some((info, geometry))) = (lane, prepared) else { return Some(job) };
+        if !self.state.is_open.load(Ordering::Acquire) {
+            // Opening takes a moment, in which the threads do what they can; where only the engines will do it is
+            // waited for.
+            if !self.state.is_wanted.swap(true, Ordering::Relaxed) {
+                let _ = self.want.try_send(());
+            }
+            if self.lanes.mode() != RouteMode::Engine {
+                return Some(job);
+            }
+        }
         // A full queue means that the engines are behind: the threads go on rather than wait for them.
         match self.lanes.mode() {
             RouteMode::Engine => self.queue.send(Routed { job, bytes, info, geometry }).map_err(|e| e.0).err(),
@@ -132,12 +152,13 @@ impl EngineLane {
     }
 }
 
-/// Opens the engines for the first image that is sent to them.
+/// Opens the engines once they are wanted.
 struct Opener {
     gpu: Gpu,
     options: EngineOptions,
     found: EngineFound,
-    is_useless: Arc<AtomicBool>,
+    state: Arc<EngineState>,
+    wanted: Receiver<()>,
     /// Whether a loader without engines is of no use to its user.
     must: bool,
 }
@@ -154,25 +175,21 @@ impl Opener {
         cpu: Sender<Job>,
         jobs: &Receiver<Routed>,
     ) -> Result<()> {
-        let Ok(first) = jobs.recv() else { return Ok(()) };
+        if self.wanted.recv().is_err() {
+            return Ok(());
+        }
         let engine = match self.open() {
             Ok(engine) => engine,
             Err(error) => {
-                self.is_useless.store(true, Ordering::Relaxed);
                 self.note(Err(error.to_string()));
-                if self.must {
-                    return Err(error);
-                }
                 tracing::debug!(%error, "the JPEG engines are not used");
-                for Routed { job, .. } in std::iter::once(first).chain(jobs) {
-                    // Fails only when the run ends.
-                    let _ = cpu.send(job);
-                }
-                return Ok(());
+                // Nobody sends images to engines that are not open, but where only the engines will do.
+                return if self.must { Err(error) } else { Ok(()) };
             }
         };
         self.note(Ok(engine.report().clone()));
-        let mut server = Server {
+        self.state.is_open.store(true, Ordering::Release);
+        let server = Server {
             pipeline,
             engine,
             settler,
@@ -182,7 +199,6 @@ impl Opener {
             held: HashMap::new(),
             next_ticket: 0,
         };
-        server.gather(first);
         server.run(jobs)
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{Receiver, Sender};
+use cudarc::driver::CudaStream;
 
 use super::assembly::Finished;
 use super::builder::LoaderConfig;
@@ -32,6 +33,8 @@ const SMALL_BYTES_PER_ROW: usize = 64;
 #[derive(Debug)]
 pub(crate) struct GpuPath {
     gpu: Gpu,
+    /// The copy stream of all runs: slots go from run to run, and are ordered by it.
+    stream: Arc<CudaStream>,
     slots: Slots,
     readiness: Arc<Readiness>,
     spec: TransferSpec,
@@ -75,6 +78,7 @@ impl GpuPath {
         ring.fill(1, || Slot::new(&gpu, &stream, room))?;
         Ok(Self {
             gpu,
+            stream,
             slots: Arc::new(Mutex::new(ring)),
             readiness: Arc::default(),
             spec: TransferSpec { host, device, value: value.clone(), room },
@@ -172,13 +176,13 @@ impl GpuPath {
         to: Sender<Output>,
         over: impl Send + 'static,
     ) -> Result<()> {
-        let (gpu, spec) = (self.gpu.clone(), self.spec.clone());
+        let (gpu, stream, spec) = (self.gpu.clone(), Arc::clone(&self.stream), self.spec.clone());
         let (slots, readiness) = (Arc::clone(&self.slots), Arc::clone(&self.readiness));
         let copied_bytes = Arc::clone(&self.copied_bytes);
         let work = move || {
             let failed = to.clone();
             let outcome = super::worker::unpanicked(|| {
-                let transfer = Transfer::new(&gpu, spec, slots, readiness)?;
+                let transfer = Transfer::new(&gpu, stream, spec, slots, readiness)?;
                 Carrier { pipeline, transfer, to, copied_bytes }.run(&from)
             });
             if let Err(error) = outcome.flatten() {

@@ -176,7 +176,13 @@ fn sub_batches_of_any_size_are_decoded() {
         let outcomes = engine.collect();
         assert_eq!(outcomes.len(), size);
         for ((_, outcome), expected) in outcomes.iter().zip(&expected) {
-            let (worst, mean) = difference(&bytes_of(&gpu, row_of(outcome)), expected);
+            let row = match outcome {
+                Outcome::Written(row) => row,
+                // The library gave the whole sub-batch up: its images go to the CPU, where the bad one fails alone.
+                Outcome::Refused(Refusal::Batch(_)) => continue,
+                Outcome::Refused(reason) => panic!("{what}: a neighbour was refused: {reason}"),
+            };
+            let (worst, mean) = difference(&bytes_of(&gpu, row), expected);
             assert!(worst <= WORST && mean <= MEAN, "of {size}: {worst} {mean}");
         }
     }
@@ -338,6 +344,9 @@ fn rows_keep_their_bytes_while_they_are_held() {
     }
     for ((_, outcome), before) in held.iter().zip(&before) {
         assert!(bytes_of(&gpu, row_of(outcome)) == *before, "a row changed while it was held");
+    }
+    while engine.can_submit() {
+        engine.submit(others.clone()).unwrap();
     }
     let mut hoard = Vec::new();
     while engine.in_flight() > 0 {

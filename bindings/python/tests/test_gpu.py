@@ -92,7 +92,7 @@ def test_a_consumer_that_holds_every_batch_is_told_how_many(pattern):
     held = []
     with pytest.raises(brimful.LimitError, match="batches are held on the GPU"):
         for _ in range(10):
-            for batch in loader(pattern, batch_size=2, device_batches_max=1, prefetch_factor=2):
+            for batch in loader(pattern, batch_size=2, device_batches_max=1, prefetch_factor=2, num_workers=2):
                 held.append(batch)
             held.clear()
 
