@@ -277,8 +277,15 @@ loader's share of it.";
 /// Who decodes JPEG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum DecoderChoice {
+    /// Threads; for a GPU also its JPEG engines, as measured rates decide
     Auto,
+    /// Threads alone
+    Cpu,
+    /// The GPU's JPEG engines for all that they take
+    Gpu,
+    /// libjpeg-turbo on threads
     Turbo,
+    /// zune-jpeg on threads
     Zune,
 }
 

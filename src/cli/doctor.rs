@@ -3,6 +3,7 @@
 
 mod cgroup;
 mod cpus;
+mod engines;
 mod gpus;
 mod libraries;
 mod memory;
@@ -23,6 +24,7 @@ use crate::decode;
 
 use cgroup::Cgroup;
 use cpus::Cpus;
+use engines::Engines;
 use gpus::Gpus;
 use libraries::Library;
 use memory::{Limits, Memory};
@@ -42,6 +44,7 @@ struct Findings {
     features: Vec<&'static str>,
     libraries: Vec<Library>,
     gpus: Gpus,
+    jpeg_engines: Vec<Engines>,
     cpus: Cpus,
     numa: Vec<NumaNode>,
     cgroup: Cgroup,
@@ -58,6 +61,7 @@ impl Findings {
             features: features(),
             libraries: libraries::look(system, &library_path),
             gpus: Gpus::look(system),
+            jpeg_engines: engines::look(&folders::nvjpeg()),
             cpus: Cpus::look(system),
             numa: numa::look(system),
             cgroup: Cgroup::look(system),
@@ -75,6 +79,7 @@ impl Findings {
             line(output, "library", &library.to_string())?;
         }
         self.gpus.lines().iter().try_for_each(|text| line(output, "gpu", text))?;
+        self.jpeg_engines.iter().try_for_each(|engines| line(output, "engines", &engines.line()))?;
         line(output, "cpu", &self.cpus.to_string())?;
         for node in &self.numa {
             line(output, "numa", &node.to_string())?;

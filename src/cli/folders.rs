@@ -17,6 +17,12 @@ fn cache_from(cache_home: Option<OsString>, home: Option<OsString>) -> Option<Pa
     Some(cache.join("brimful"))
 }
 
+/// Folders in which nvJPEG is looked for first: those of `BRIMFUL_NVJPEG_PATH`, which the wheel's command sets to where
+/// Python packages keep it.
+pub(super) fn nvjpeg() -> Vec<PathBuf> {
+    env::var_os("BRIMFUL_NVJPEG_PATH").map_or_else(Vec::new, |list| env::split_paths(&list).collect())
+}
+
 /// The nearest folder at or above `path` that exists.
 pub(super) fn existing(path: &Path) -> Option<&Path> {
     path.ancestors().find(|path| path.exists())

@@ -142,7 +142,11 @@ impl Run {
         };
         for worker in workers {
             let (alive, failed) = (alive.clone(), finished.clone());
+            let is_for_device = pipeline.is_for_device;
             pool.spawn(move || {
+                if is_for_device {
+                    yield_to_launches();
+                }
                 if let Err(error) = worker.run() {
                     let _ = failed.send(Output::Failed(error));
                 }
@@ -239,6 +243,22 @@ impl Run {
     /// Whether the threads of this run belong to another process, from which this one was forked.
     pub(crate) fn is_foreign(&self) -> bool {
         self.pid != std::process::id()
+    }
+}
+
+/// What decode threads give way by, in steps of niceness.
+#[cfg(target_os = "linux")]
+const NICER: i32 = 5;
+
+/// Makes the calling thread give way to the one that launches kernels: on a machine with all cores busy decoding, a GPU
+/// would otherwise wait for its next kernel.
+fn yield_to_launches() {
+    #[cfg(target_os = "linux")]
+    {
+        // On Linux a thread has a niceness of its own, and "this process" means this thread. Where it may not change
+        // it, only speed is lost.
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+        let _ = rustix::process::setpriority_process(None, nice + NICER);
     }
 }
 

@@ -4,10 +4,11 @@ trains a model; the rest runs natively.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
-from . import _native
+from . import _native, devices
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         from .bench_training import main as bench
 
         return bench(argv[2:])
+    os.environ.setdefault("BRIMFUL_NVJPEG_PATH", os.pathsep.join(devices.nvjpeg_folders()))
     # The native side never looks at Python's flag: Ctrl-C must end the process itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.cli_main(["brimful", *argv])

@@ -21,7 +21,7 @@ use crate::cli::stages::{Stages, advice};
 use crate::cli::{demo, recipe, shards};
 use crate::decode::Backend;
 use crate::device::Device;
-use crate::loader::{Dataset, ErrorBudget, Loader, OnError, Stage, Stats};
+use crate::loader::{Dataset, ErrorBudget, Loader, OnError, RouteMode, Stage, Stats};
 use crate::sample::Shuffle;
 use crate::shard::{ShardList, ShardOptions};
 use crate::{Error, ErrorKind};
@@ -45,6 +45,11 @@ pub(super) fn run(args: &LoaderBenchArgs, output: &mut Output) -> anyhow::Result
         threads,
         batch_size: args.batch_size,
         device: args.device,
+        route: match args.decoder {
+            DecoderChoice::Auto => RouteMode::Auto,
+            DecoderChoice::Gpu => RouteMode::Engine,
+            _ => RouteMode::Cpu,
+        },
         runs: args.runs,
         until: until(args),
         time: time(args),
@@ -69,7 +74,7 @@ fn data(args: &LoaderBenchArgs, threads: usize) -> crate::Result<(ShardList, Opt
 fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<Dataset> {
     let with_labels = shards::have_field(list.paths(), "cls")?;
     let backend = match args.decoder {
-        DecoderChoice::Auto => Backend::Auto,
+        DecoderChoice::Auto | DecoderChoice::Cpu | DecoderChoice::Gpu => Backend::Auto,
         DecoderChoice::Turbo => Backend::Turbo,
         DecoderChoice::Zune => Backend::Zune,
     };
@@ -100,6 +105,7 @@ struct Bench {
     threads: usize,
     batch_size: usize,
     device: Device,
+    route: RouteMode,
     runs: usize,
     until: Until,
     time: Duration,
@@ -156,6 +162,8 @@ impl Bench {
             .seed(SEED)
             .threads(self.threads)
             .device(self.device)
+            .route(self.route)
+            .nvjpeg_folders(folders::nvjpeg())
             .on_error(OnError::Skip, ErrorBudget::Unlimited)
             .build()?;
         consumer::take(&loader, self.until, &|_| {})
@@ -183,6 +191,10 @@ struct Report<'a> {
     batch_size: usize,
     device: String,
     copied_mb_per_s: Option<f64>,
+    /// Share of the images that the GPU's JPEG engines decoded.
+    engine_share: Option<f64>,
+    /// The engines, or why they were not used.
+    engines: Option<String>,
     spread: Spreads,
     data: Data,
 }
@@ -241,6 +253,8 @@ impl<'a> Report<'a> {
             batch_size: bench.batch_size,
             device: bench.device.to_string(),
             copied_mb_per_s: copied_mb_per_s(stats),
+            engine_share: engine_share(stats),
+            engines: stats.device.as_ref().and_then(|device| device.engines.clone()),
             spread,
             data: Data {
                 shards: bench.dataset.paths().len(),
@@ -269,6 +283,9 @@ impl<'a> Report<'a> {
         if let Some(rate) = self.copied_mb_per_s {
             writeln!(output, "copied to {:<9} {:.1} GB/s while copying, kernels included", self.device, rate / 1e3)?;
         }
+        if let (Some(share), Some(engines)) = (self.engine_share, &self.engines) {
+            writeln!(output, "JPEG engines        {:.0} % of the images; {engines}", 100.0 * share)?;
+        }
         let (anonymous, file) = (number(self.rss_anon_mb, 0), number(self.rss_file_mb, 0));
         writeln!(output, "resident memory     {anonymous} MB, and {file} MB of mapped files")?;
         writeln!(output, "bottleneck          {}: {}\n", self.bottleneck, self.advice)?;
@@ -285,6 +302,11 @@ fn copied_mb_per_s(stats: &Stats) -> Option<f64> {
     let busy_s = stats.stage(Stage::Copy).busy_share * stats.wall.as_secs_f64();
     let copied = stats.device.as_ref()?.copied_bytes as f64;
     (busy_s > 0.0).then(|| copied / busy_s / 1e6)
+}
+
+fn engine_share(stats: &Stats) -> Option<f64> {
+    let engine_images = stats.device.as_ref()?.engine_images as f64;
+    Some(ratio(engine_images, engine_images + stats.stage(Stage::Decode).items as f64))
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {

@@ -21,6 +21,8 @@ struct Gpu {
     uuid: Option<String>,
     /// PCI address.
     bus: String,
+    /// The NUMA node it hangs on; none where the machine has but one.
+    numa_node: Option<u32>,
     driver: Option<String>,
 }
 
@@ -34,6 +36,10 @@ impl Gpus {
                 // A driver that hides it writes question marks.
                 uuid: value_of(&information, "GPU UUID").filter(|uuid| !uuid.contains('?')).map(str::to_owned),
                 driver: driver.clone(),
+                // The kernel writes -1 where nodes play no part.
+                numa_node: system
+                    .text(format!("sys/bus/pci/devices/{bus}/numa_node"))
+                    .and_then(|node| node.parse().ok()),
                 bus,
             })
         });
@@ -51,7 +57,8 @@ impl Gpus {
         }
         let line = |gpu: &Gpu| {
             let driver = gpu.driver.as_deref().unwrap_or("of unknown version");
-            format!("{} at {}, driver {driver}", gpu.model, gpu.bus)
+            let node = gpu.numa_node.map_or_else(String::new, |node| format!(", NUMA node {node}"));
+            format!("{} at {}, driver {driver}{node}", gpu.model, gpu.bus)
         };
         self.found.iter().map(line).collect()
     }
@@ -81,9 +88,10 @@ mod tests {
                 "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar 5\nGCC\n",
             ),
             ("proc/driver/nvidia/gpus/0000:0f:00.0/information", information),
+            ("sys/bus/pci/devices/0000:0f:00.0/numa_node", "1\n"),
         ]);
         let gpus = Gpus::look(&system);
-        assert_eq!(gpus.lines(), ["NVIDIA H200 at 0000:0f:00.0, driver 550.54.15"]);
+        assert_eq!(gpus.lines(), ["NVIDIA H200 at 0000:0f:00.0, driver 550.54.15, NUMA node 1"]);
         let json = serde_json::to_value(&gpus).unwrap();
         assert_eq!(json[0]["uuid"], "GPU-1f");
     }
