@@ -41,6 +41,13 @@ constexpr u32 LANE = 16 / BYTES;
 template <int BYTES>
 constexpr u32 PIECES = BYTES == 4 ? 2 : 1;
 
+// The same for runs that keep their order, where a piece is small.
+template <int BYTES>
+constexpr u32 RUN_PIECES = BYTES == 4 ? 4 : BYTES == 2 ? 3 : 1;
+
+template <int BYTES>
+constexpr u32 RUN_TILE = THREADS * RUN_PIECES<BYTES> * LANE<BYTES>;
+
 // Numbers or pixels, as the kernel counts, that a block does between two looks at which row it is in.
 template <int BYTES>
 constexpr u32 TILE = THREADS * PIECES<BYTES> * LANE<BYTES>;
@@ -138,29 +145,29 @@ __device__ __forceinline__ void keep_order(const u64* sources, u8* out, const u3
     lay_out<BYTES, BITS>(table, PIXELS ? 3 : runs_per_row, shared_table);
     constexpr u32 N = LANE<BYTES>;
     const u32 copy = threadIdx.x % Copies<BITS>::COUNT;
-    const u32 tiles_per_run = (len + TILE<BYTES> - 1) / TILE<BYTES>;
+    const u32 tiles_per_run = (len + RUN_TILE<BYTES> - 1) / RUN_TILE<BYTES>;
     const u32 tiles = rows * runs_per_row * tiles_per_run;
     for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const u32 run = tile / tiles_per_run;
-        const u32 first = (tile - run * tiles_per_run) * TILE<BYTES>;
+        const u32 first = (tile - run * tiles_per_run) * RUN_TILE<BYTES>;
         const u32 row = run / runs_per_row;
         const u32 channel = run - row * runs_per_row;
         const u8* const source = reinterpret_cast<const u8*>(__ldg(sources + row));
         if (source == nullptr) continue;
         const u8* const from = source + static_cast<u64>(channel) * len;
         u8* const to = out + static_cast<u64>(run) * len * BYTES;
-        const u32 end = min(len - first, TILE<BYTES>) + first;
+        const u32 end = min(len - first, RUN_TILE<BYTES>) + first;
         u32 whole_end = first;
         if (is_aligned(from, N) && is_aligned(to, 16)) {
             whole_end = end - end % N;
-            u32 words[PIECES<BYTES>][N / 4];
+            u32 words[RUN_PIECES<BYTES>][N / 4];
 #pragma unroll
-            for (u32 i = 0; i < PIECES<BYTES>; ++i) {
+            for (u32 i = 0; i < RUN_PIECES<BYTES>; ++i) {
                 const u32 at = first + (i * THREADS + threadIdx.x) * N;
                 if (at < whole_end) load<BYTES>(from + at, words[i]);
             }
 #pragma unroll
-            for (u32 i = 0; i < PIECES<BYTES>; ++i) {
+            for (u32 i = 0; i < RUN_PIECES<BYTES>; ++i) {
                 const u32 at = first + (i * THREADS + threadIdx.x) * N;
                 if (at >= whole_end) continue;
                 if constexpr (BYTES == 1) {

@@ -28,9 +28,9 @@ impl PinnedAllocator {
 
 impl HostAllocator for PinnedAllocator {
     fn allocate(&self, len: usize) -> Result<HostMemory> {
-        self.gpu.bind()?;
         // SAFETY: the context is current on this thread; the result is checked.
-        let allocated = unsafe { result::malloc_host(len.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let work = || unsafe { result::malloc_host(len.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let allocated = self.gpu.with_context(work)?;
         let ptr = allocated.map_err(|error| {
             let error = failed(&format!("no page-locked memory for a batch of {len} bytes"), error);
             error.with_hint("use a smaller batch size or fewer prefetched batches; containers may limit locked memory")
@@ -42,11 +42,11 @@ impl HostAllocator for PinnedAllocator {
         let gpu = self.gpu.clone();
         let release = move |ptr: NonNull<u8>, _len: usize| {
             // At the end of the process the driver may be gone, and the lock on the pages with it.
-            if gpu.bind().is_ok() {
+            let _ = gpu.with_context(|| {
                 // SAFETY: called once, by the owner of the block, with the address that the driver gave. Copies from
                 // it are over: whoever starts one keeps the block until its event has passed.
-                let _ = unsafe { result::free_host(ptr.as_ptr().cast()) };
-            }
+                unsafe { result::free_host(ptr.as_ptr().cast()) }
+            });
         };
         // SAFETY: `len` zeroed bytes, page-aligned as the driver gives them, owned by nobody else; `release` frees
         // them and binds the context itself, so any thread may call it.

@@ -62,11 +62,19 @@ impl Gpu {
     /// [`ErrorKind::Device`] when the driver refuses.
     pub fn enter(&self) -> Result<()> {
         self.bind()?;
-        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: `mode` is a valid place that the driver swaps with the thread's mode.
-        unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }
-            .result()
-            .map_err(|error| failed("cannot set the thread's capture mode", error))
+        exchange_capture_mode(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).map(drop)
+    }
+
+    /// Runs `work` as a thread that [entered](Self::enter) this GPU would, on a thread that is not ours to change.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`] when the driver refuses.
+    pub fn with_context<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.bind()?;
+        let former = exchange_capture_mode(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+        let done = work();
+        exchange_capture_mode(former)?;
+        Ok(done)
     }
 
     /// A stream that waits for no other one.
@@ -206,6 +214,15 @@ impl Drop for DeviceMemory {
             }
         };
     }
+}
+
+/// Sets which calls the thread may make while any thread captures a CUDA graph; gives what was set before.
+fn exchange_capture_mode(mut mode: sys::CUstreamCaptureMode) -> Result<sys::CUstreamCaptureMode> {
+    // SAFETY: `mode` is a valid place that the driver swaps with the thread's mode.
+    unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }
+        .result()
+        .map_err(|error| failed("cannot set the thread's capture mode", error))?;
+    Ok(mode)
 }
 
 /// How many GPUs this process can use.

@@ -81,6 +81,8 @@ impl Variant {
     fn tile(self) -> u32 {
         match self {
             Self::KeepPlanes8 | Self::PlanesFromPixels8 | Self::PixelsFromPlanes8 => THREADS * 16,
+            Self::KeepPlanes16 | Self::KeepPixels16 => THREADS * 3 * 8,
+            Self::KeepPlanes32 | Self::KeepPixels32 => THREADS * 4 * 4,
             _ => THREADS * 8,
         }
     }
