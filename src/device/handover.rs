@@ -236,9 +236,13 @@ mod tests {
         gpu.borrow_mut().refuses = true;
         handover.end(StreamHandle::fake(0));
         let mut settled = 0;
-        let mut settle = |handover: &mut Handover<FakeEvent>| handover.reclaim(copy, || Ok(settled += 1));
-        settle(&mut handover).unwrap();
-        settle(&mut handover).unwrap();
+        for _ in 0..2 {
+            let settle = || {
+                settled += 1;
+                Ok(())
+            };
+            handover.reclaim(copy, settle).unwrap();
+        }
         assert_eq!(settled, 1, "once, and not again for a slot that was not lent since");
     }
 }

@@ -26,8 +26,12 @@ use crate::{Error, ErrorKind, Result};
 /// How long an image may wait for others to share its sub-batch. A batch of which one row is missing waits with it.
 const GATHER_MAX: Duration = Duration::from_millis(3);
 
+/// Threads that serve the engines: reading files into page-locked memory and handing them over takes one thread nearly as
+/// long as the engines take to decode.
+const SERVERS: usize = 2;
+
 /// Sub-batches that may wait for the engines beside those in work.
-const WAITING: usize = 2;
+const WAITING: usize = 2 * SERVERS;
 
 /// What the readers know of the engines: whom to ask and where to send.
 #[derive(Debug, Clone)]
@@ -72,7 +76,7 @@ impl EngineLane {
         lanes: Arc<Lanes>,
         cpu: Sender<Job>,
         output: Sender<Output>,
-        over: impl Send + 'static,
+        over: impl Clone + Send + 'static,
     ) -> Result<Self> {
         let unserved = |message: &str| Err(Error::new(ErrorKind::Unsupported, message));
         let Some(spec) = pipeline.plan.spec else { return unserved("the JPEG engines need images of a fixed size") };
@@ -82,32 +86,36 @@ impl EngineLane {
         let options = EngineOptions {
             folders: folders.to_vec(),
             output: (spec.height as u32, spec.width as u32),
+            rows_held_max: rows_held_max(pipeline),
             exif: pipeline.dataset.options().decode.exif,
             ..EngineOptions::default()
         };
         let rules = options.rules();
         let (queue, jobs) = channel::bounded(WAITING * options.sub_batch);
-        let (want, wanted) = channel::bounded(1);
+        let (want, wanted) = channel::bounded(SERVERS);
         let settler = Arc::new(Settler::new(Arc::clone(pipeline), output.clone()));
         let state = Arc::new(EngineState::default());
-        let opener = Opener {
+        let opener = || Opener {
             gpu: gpu.clone(),
-            options,
+            options: options.clone(),
             found: Arc::clone(found),
             state: Arc::clone(&state),
             must: lanes.mode() == RouteMode::Engine,
-            wanted,
+            wanted: wanted.clone(),
         };
-        let (pipeline, settler_too) = (Arc::clone(pipeline), Arc::clone(&settler));
-        let work = move || {
-            let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler_too, cpu, &jobs));
-            if let Err(error) = outcome.flatten() {
-                let _ = output.send(Output::Failed(error));
-            }
-            drop(over);
-        };
-        let spawned = std::thread::Builder::new().name("brimful-engine".to_owned()).spawn(work);
-        spawned.map_err(|error| Error::io("cannot start the thread of the JPEG engines", error))?;
+        for n in 0..SERVERS {
+            let (opener, jobs, cpu, output) = (opener(), jobs.clone(), cpu.clone(), output.clone());
+            let (pipeline, settler, over) = (Arc::clone(pipeline), Arc::clone(&settler), over.clone());
+            let work = move || {
+                let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler, cpu, &jobs));
+                if let Err(error) = outcome.flatten() {
+                    let _ = output.send(Output::Failed(error));
+                }
+                drop(over);
+            };
+            let spawned = std::thread::Builder::new().name(format!("brimful-engine-{n}")).spawn(work);
+            spawned.map_err(|error| Error::io("cannot start a thread of the JPEG engines", error))?;
+        }
         Ok(Self { lanes, rules, settler, queue, want, state })
     }
 
@@ -130,7 +138,9 @@ impl EngineLane {
             // Opening takes a moment, in which the threads do what they can; where only the engines will do it is
             // waited for.
             if !self.state.is_wanted.swap(true, Ordering::Relaxed) {
-                let _ = self.want.try_send(());
+                for _ in 0..SERVERS {
+                    let _ = self.want.try_send(());
+                }
             }
             if self.lanes.mode() != RouteMode::Engine {
                 return Some(job);
@@ -150,6 +160,13 @@ impl EngineLane {
         self.rules.supports(&info, &geometry, bytes.len()).ok()?;
         Some((info, geometry))
     }
+}
+
+/// Buffers of rows that the batches in flight may hold, each of one sub-batch whose rows go to batches near each other.
+fn rows_held_max(pipeline: &Pipeline) -> usize {
+    let options = EngineOptions::default();
+    let rows = (pipeline.plan.batch_size).saturating_mul(pipeline.prefetch + 3);
+    options.rows_held_max.max(2 * rows / options.sub_batch + options.states)
 }
 
 /// Opens the engines once they are wanted.
@@ -198,6 +215,7 @@ impl Opener {
             since: None,
             held: HashMap::new(),
             next_ticket: 0,
+            counted: EngineStats::default(),
         };
         server.run(jobs)
     }
@@ -223,6 +241,8 @@ struct Server {
     since: Option<Instant>,
     held: HashMap<usize, (Job, Vec<RowValue>)>,
     next_ticket: usize,
+    /// What was told to the loader's counters so far.
+    counted: EngineStats,
 }
 
 impl Server {
@@ -265,10 +285,15 @@ impl Server {
         }
     }
 
-    fn count(&self) {
-        let EngineStats { written, refused, failed, unwritten, busy, .. } = self.engine.stats();
-        let refused = refused + failed;
-        self.pipeline.counters.engine_totals(written + refused, refused, unwritten, busy);
+    /// Tells the loader's counters what happened since the last look.
+    fn count(&mut self) {
+        let now = self.engine.stats();
+        let before = std::mem::replace(&mut self.counted, now);
+        let refused = (now.refused + now.failed) - (before.refused + before.failed);
+        let images = now.written - before.written + refused;
+        // Each thread keeps the engines busy by itself; together they are busy no longer than one of them.
+        let busy = now.busy.saturating_sub(before.busy) / SERVERS as u32;
+        self.pipeline.counters.engine_did(images, refused, now.unwritten - before.unwritten, busy);
     }
 
     fn gather(&mut self, routed: Routed) {

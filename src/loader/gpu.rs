@@ -146,7 +146,7 @@ impl GpuPath {
         decode_threads: usize,
         cpu: Sender<Job>,
         output: Sender<Output>,
-        over: impl Send + 'static,
+        over: impl Clone + Send + 'static,
     ) -> Result<Option<(EngineLane, Arc<Lanes>)>> {
         if self.route == RouteMode::Cpu {
             return Ok(None);

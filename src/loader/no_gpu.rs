@@ -45,7 +45,7 @@ impl GpuPath {
         _: usize,
         _: Sender<Job>,
         _: Sender<Output>,
-        _: impl Send + 'static,
+        _: impl Clone + Send + 'static,
     ) -> Result<Option<(EngineLane, Arc<Lanes>)>> {
         match *self {}
     }

@@ -25,6 +25,9 @@ pub(crate) struct Pipeline {
     pub(crate) shuffle_samples: usize,
     pub(crate) split: Split,
     pub(crate) seed: u64,
+    /// Batches in flight at most.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only engines size their memory by it"))]
+    pub(crate) prefetch: usize,
     pub(crate) dtype: crate::batch::Dtype,
     pub(crate) layout: crate::batch::Layout,
     /// Whether the host only makes bytes, and the device numbers of them.
@@ -63,6 +66,7 @@ impl Pipeline {
             shuffle_samples: config.shuffle_samples,
             split: config.split,
             seed: config.seed,
+            prefetch: config.prefetch,
             dtype,
             layout,
             is_for_device: config.device != Device::Cpu,

@@ -162,13 +162,13 @@ impl Counters {
         let _ = self.first_batch_ns.compare_exchange(0, nanos(self.started.elapsed()).max(1), Relaxed, Relaxed);
     }
 
-    /// Takes over what the JPEG engines count by themselves.
+    /// What the JPEG engines did since the last call.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has engines"))]
-    pub(crate) fn engine_totals(&self, images: u64, refused: u64, unwritten: u64, busy: Duration) {
-        self.engine_images.store(images, Relaxed);
-        self.engine_refused.store(refused, Relaxed);
-        self.engine_unwritten.store(unwritten, Relaxed);
-        self.engine_busy_ns.store(nanos(busy), Relaxed);
+    pub(crate) fn engine_did(&self, images: u64, refused: u64, unwritten: u64, busy: Duration) {
+        self.engine_images.fetch_add(images, Relaxed);
+        self.engine_refused.fetch_add(refused, Relaxed);
+        self.engine_unwritten.fetch_add(unwritten, Relaxed);
+        self.engine_busy_ns.fetch_add(nanos(busy), Relaxed);
     }
 
     /// An image is not of a kind that the engines take.

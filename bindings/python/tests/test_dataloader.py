@@ -75,7 +75,7 @@ def test_torchs_checks_hold(dataset, arguments):
 
 def test_options_of_our_own_are_checked(dataset):
     for arguments in (
-        {"device": "cuda"},
+        {"device": "tpu"},
         {"layout": "HWC"},
         {"dtype": "uint8"},
         {"on_error": "ignore"},

@@ -64,13 +64,13 @@ impl Default for EngineOptions {
         Self {
             folders: Vec::new(),
             output: (224, 224),
-            sub_batch: 64,
-            states: 3,
+            sub_batch: 32,
+            states: 2,
             scratch_bytes: 64 << 20,
             staging_bytes: 16 << 20,
             rows_held_max: 64,
             exif: false,
-            interpolate: true,
+            interpolate: false,
         }
     }
 }
