@@ -268,6 +268,10 @@ impl LoaderBuilder {
         self.config.prefetch = prefetch;
         self.config.threads = Threads { decode, read, prefetch };
         in_range("held_max", self.config.held_max, PREFETCH_MAX)?;
+        if self.config.route == RouteMode::Engine && self.config.device == Device::Cpu {
+            let message = "decoder=\"gpu\" decodes on a GPU, and batches go to the CPU";
+            return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give device=\"cuda\" with it"));
+        }
         let gpu = match self.config.device {
             Device::Cpu => None,
             Device::Cuda(ordinal) => {

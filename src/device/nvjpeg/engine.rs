@@ -342,7 +342,7 @@ mod tests {
             EngineOptions { states: 1, ..good() },
             EngineOptions { scratch_bytes: 1000, ..good() },
             EngineOptions { staging_bytes: 0, ..good() },
-            EngineOptions { rows_held_max: 2, ..good() },
+            EngineOptions { rows_held_max: 1, ..good() },
         ] {
             assert_eq!(check(&options).unwrap_err().kind(), ErrorKind::InvalidOption, "{options:?}");
         }
