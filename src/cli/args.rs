@@ -72,7 +72,7 @@ pub(super) struct ReadArgs {
     /// Pass over damage to the next good header instead of stopping at it
     #[arg(long)]
     pub(super) resync: bool,
-    /// How bytes are read; auto maps local files and reads remote ones
+    /// How bytes are read; auto maps files on local disks and reads those on network mounts
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(super) io: Io,
 }
@@ -92,7 +92,7 @@ pub(super) struct DocumentArgs {
     #[arg(long)]
     pub(super) json: bool,
     /// Write the JSON document to FILE as well
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = file())]
     pub(super) out: Option<PathBuf>,
 }
 
@@ -138,7 +138,7 @@ What stands before damage is listed, the damage is told on standard error, and t
 pub(super) struct LsArgs {
     /// Shards: paths, folders, globs or brace patterns
     #[arg(required = true, value_name = "SHARDS")]
-    pub(super) shards: Vec<String>,
+    pub(super) shards: Vec<OsString>,
     /// Also show the shard and the offsets of each sample
     #[arg(short, long)]
     pub(super) long: bool,
@@ -160,7 +160,7 @@ Indexes are kept in $XDG_CACHE_HOME/brimful or ~/.cache/brimful; a shard that ch
 pub(super) struct IndexArgs {
     /// Shards: paths, folders, globs or brace patterns
     #[arg(required = true, value_name = "SHARDS")]
-    pub(super) shards: Vec<String>,
+    pub(super) shards: Vec<OsString>,
     /// Write index files for NVIDIA DALI, NAME.idx beside NAME.tar
     #[arg(long)]
     pub(super) dali: bool,
@@ -306,7 +306,7 @@ pub(super) struct LoaderBenchArgs {
     /// Who decodes JPEG
     #[arg(long, value_enum, default_value_t = DecoderChoice::Auto)]
     pub(super) decoder: DecoderChoice,
-    /// How bytes are read; auto maps local files and reads remote ones
+    /// How bytes are read; auto maps files on local disks and reads those on network mounts
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(super) io: Io,
     /// Where batches go: cpu, cuda (the first GPU) or cuda:N
@@ -326,6 +326,15 @@ pub(super) struct LoaderBenchArgs {
     pub(super) runs: usize,
     #[command(flatten)]
     pub(super) document: DocumentArgs,
+}
+
+/// A path of a file that is written.
+fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    use clap::builder::{PathBufValueParser, TypedValueParser};
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("it is a file's name; --json prints the document on standard output"),
+        false => Ok(path),
+    })
 }
 
 fn threads() -> impl clap::builder::TypedValueParser<Value = usize> {
@@ -361,6 +370,12 @@ mod tests {
     fn a_thread_count_of_zero_is_wrong_usage() {
         assert!(Arguments::try_parse_from(["brimful", "index", "--threads", "0", "a.tar"]).is_err());
         assert!(Arguments::try_parse_from(["brimful", "index", "--threads", "2", "a.tar"]).is_ok());
+    }
+
+    #[test]
+    fn a_dash_is_no_file_to_write() {
+        assert!(Arguments::try_parse_from(["brimful", "doctor", "--out", "-"]).is_err());
+        assert!(Arguments::try_parse_from(["brimful", "doctor", "--out", "./-"]).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Shards as the commands see them: patterns become paths, one shard becomes its samples and what is wrong with it. It
 //! prints nothing about samples; damage is told here because every command tells it alike.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(super) fn io_method(io: Io) -> IoMethod {
 }
 
 /// The shards that the patterns mean, in order.
-pub(super) fn paths(patterns: &[String]) -> Result<Vec<PathBuf>> {
+pub(super) fn paths(patterns: &[impl AsRef<OsStr>]) -> Result<Vec<PathBuf>> {
     Ok(ShardList::from_patterns(patterns)?.paths().to_vec())
 }
 

@@ -75,10 +75,17 @@ impl Key {
     }
 }
 
-/// Bytes that are not UTF-8 come out as `\xe9`, so that two different keys seldom look the same.
+/// Bytes that are not UTF-8 come out as `\xe9` and a backslash as two, so that different keys never look the same.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        name::write_escaped(f, &self.0)
+        // A backslash of the key itself is doubled: the text stands for one key only.
+        for (number, part) in self.0.split(|&byte| byte == b'\\').enumerate() {
+            if number > 0 {
+                f.write_str("\\\\")?;
+            }
+            name::write_escaped(f, part)?;
+        }
+        Ok(())
     }
 }
 
@@ -129,7 +136,8 @@ mod tests {
         let key = Key::new(&b"caf\xe9/\xc3\xa9"[..]);
         assert_eq!(key.to_string(), "caf\\xe9/é");
         assert_eq!(key.to_str(), None);
-        assert_eq!(Key::new("a b\\c").to_string(), "a b\\c");
+        assert_eq!(Key::new("a b\\c").to_string(), "a b\\\\c");
+        assert_ne!(Key::new("\\xe9").to_string(), Key::new(&b"\xe9"[..]).to_string());
     }
 
     #[test]

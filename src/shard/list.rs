@@ -2,11 +2,13 @@
 //!
 //! It looks at names, never into files; and it keeps the order that was written, so that a list is the same everywhere.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::brace::{self, EXPANSIONS_MAX};
+use super::glob::{Glob, Unlisted};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What names of shards end with: a folder stands for all files with one of these.
@@ -33,14 +35,21 @@ impl ShardList {
         Self::from_patterns(&[pattern])
     }
 
-    /// The shards of several patterns, one after the other.
+    /// The shards of several patterns, one after the other. One that is not UTF-8 is a path as it is written.
     ///
     /// # Errors
     /// As [`parse`](Self::parse); no pattern at all is [`ErrorKind::InvalidOption`].
-    pub fn from_patterns<P: AsRef<str>>(patterns: &[P]) -> Result<Self> {
+    pub fn from_patterns<P: AsRef<OsStr>>(patterns: &[P]) -> Result<Self> {
         let mut paths = Vec::new();
         for pattern in patterns {
-            let pattern = pattern.as_ref();
+            let Some(pattern) = pattern.as_ref().to_str() else {
+                let path = Path::new(pattern.as_ref());
+                let found = fs::metadata(path)
+                    .map_err(|error| Error::io(format!("no shard at '{}'", path.display()), error))
+                    .and_then(|_| Part { pattern: &path.to_string_lossy(), text: "" }.take(path, &mut paths));
+                found.map_err(|error| error.with_hint("a pattern that is not UTF-8 is taken as a path"))?;
+                continue;
+            };
             for part in pattern.split("::") {
                 Part { pattern, text: local(part)? }.find(&mut paths)?;
             }
@@ -135,25 +144,14 @@ impl Part<'_> {
     }
 
     fn glob(&self, word: &str, paths: &mut Vec<PathBuf>) -> Result<()> {
-        let options = glob::MatchOptions {
-            case_sensitive: true,
-            require_literal_separator: true,
-            require_literal_leading_dot: true,
-        };
-        let matches = glob::glob_with(&glob_text(word), options).map_err(|error| {
+        let glob = Glob::parse(&glob_text(word)).map_err(|error| {
             Error::new(ErrorKind::InvalidOption, format!("'{}' is no valid glob", self.pattern)).with_source(error)
         })?;
         let mut found = Vec::new();
-        for path in matches {
-            let path = path.map_err(|error| {
-                let message = format!("cannot look into '{}'", error.path().display());
-                Error::io(message, error.into())
-            })?;
-            match path.is_dir() {
-                true => shards_in(&path)?.into_iter().try_for_each(|shard| self.push(shard, &mut found))?,
-                false => self.push(path, &mut found)?,
-            }
-        }
+        glob.find(|path| match path.is_dir() {
+            true => shards_in(&path)?.into_iter().try_for_each(|shard| self.push(shard, &mut found)),
+            false => self.push(path, &mut found),
+        })?;
         if found.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, format!("nothing matches '{}'", self.pattern)));
         }
@@ -205,6 +203,12 @@ fn has_glob(word: &str) -> bool {
         }
     }
     false
+}
+
+impl From<Unlisted> for Error {
+    fn from(Unlisted { folder, error }: Unlisted) -> Self {
+        Self::io(format!("cannot look into '{}'", folder.display()), error)
+    }
 }
 
 /// A word with backslashes as the glob crate spells it: it has no backslash, but sets of one character.
@@ -276,6 +280,19 @@ mod tests {
         folder.check(r"~a\*.tar", &["a*.tar"]);
         folder.check("~a[12].tar", &["a1.tar"]);
         folder.check(r"~?\[*", &["a[1].tar"]);
+    }
+
+    #[test]
+    fn a_pattern_that_is_no_utf_8_is_a_path_as_written() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = Folder::with(&["a.tar"]);
+        let odd = folder.0.path().join(OsStr::from_bytes(b"\xff{1,2}"));
+        assert_eq!(ShardList::from_patterns(&[&odd]).unwrap_err().kind(), ErrorKind::NotFound);
+        fs::create_dir(&odd).unwrap();
+        fs::write(odd.join("b.tar"), b"").unwrap();
+        assert_eq!(ShardList::from_patterns(&[&odd]).unwrap().paths(), [odd.join("b.tar")]);
+        folder.check("~*/*.tar", &["\u{fffd}{1,2}/b.tar"]);
+        folder.check("~*.tar", &["a.tar"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod fingerprint;
 mod index;
 mod cache;
 pub mod brace;
+mod glob;
 pub mod list;
 pub mod set;
 pub mod writer;

@@ -56,7 +56,7 @@ class Batch:
 class Dataset:
     def __init__(
         self,
-        patterns: Sequence[str],
+        patterns: Sequence[str | PathLike[str]],
         *,
         fields: Sequence[str],
         transform: str,
@@ -146,6 +146,7 @@ class Epoch:
 def decode_image(data: bytes | bytearray, *, mode: str, decoder: str, exif: bool) -> Tensor: ...
 def check_transform(json: str) -> str: ...
 def cli_main(argv: Sequence[str]) -> int: ...
+def write_file(path: str | PathLike[str], text: str) -> None: ...
 def make_demo_shards(
     dir: str | PathLike[str],
     *,

@@ -2,8 +2,10 @@
 //! `brimful.__main__`.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 
+use brimful::shard::Draft;
 use pyo3::prelude::*;
 
 use crate::error::raise;
@@ -33,4 +35,15 @@ pub(crate) fn make_demo_shards(
         })
     };
     interruptible(py, work)?.map_err(raise)
+}
+
+/// Writes a whole file or none; a link is followed, and what is no file is written to as it is.
+#[pyfunction]
+pub(crate) fn write_file(py: Python<'_>, path: PathBuf, text: String) -> PyResult<()> {
+    let written = interruptible(py, move || {
+        let mut draft = Draft::create(&path)?;
+        draft.write_all(text.as_bytes())?;
+        draft.finish()
+    })?;
+    Ok(written.map(drop)?)
 }

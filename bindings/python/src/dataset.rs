@@ -1,6 +1,7 @@
 //! A data set of the library as a Python object: opened from patterns and options, shared by loaders. It has no
 //! defaults of its own; `brimful.ShardDataset` passes every option.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use brimful::decode::{Backend, ColorMode, DecodeOptions, Truncated};
@@ -29,7 +30,7 @@ impl Dataset {
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
         py: Python<'_>,
-        patterns: Vec<String>,
+        patterns: Vec<OsString>,
         fields: Vec<String>,
         transform: &str,
         mode: &str,

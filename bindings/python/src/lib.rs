@@ -20,7 +20,7 @@ mod _native {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::command::{cli_main, make_demo_shards};
+    use crate::command::{cli_main, make_demo_shards, write_file};
     #[pymodule_export]
     use crate::dataset::{Dataset, check_transform};
     #[pymodule_export]
