@@ -51,7 +51,9 @@ struct StageNumbers {
 /// What to do about a bottleneck, in one sentence.
 pub(super) fn advice(bottleneck: Bottleneck) -> &'static str {
     match bottleneck {
-        Bottleneck::Read => "the threads wait for bytes: put the shards on faster storage or read them once beforehand",
+        Bottleneck::Read => {
+            "the threads wait for bytes: faster storage helps, and of compressed shards uncompressed ones"
+        }
         Bottleneck::Decode if !backends().contains(&"turbo") => {
             "decoding takes the time: a build with the feature turbo decodes faster, and more cores help"
         }

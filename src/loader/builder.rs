@@ -239,6 +239,7 @@ impl LoaderBuilder {
         };
         in_range("batch_size", self.config.batch_size, BATCH_SIZE_MAX)?;
         self.config.split.check()?;
+        self.fit_batch()?;
         if self.on_error == OnError::Replace && self.dataset.len().is_none() {
             let error = Error::new(ErrorKind::InvalidOption, "a stream has no other sample to replace a bad one with");
             return Err(error.with_hint("use on_error=\"skip\", or an index: access=\"indexed\""));
@@ -283,6 +284,15 @@ impl LoaderBuilder {
         // Those in flight, one in the consumer's hands, one it has not let go of yet.
         let pool = BufferPool::new(allocator, self.config.prefetch + 2);
         Loader::assemble(self.dataset, self.config, self.on_error, self.budget, self.quarantine, pool, gpu)
+    }
+
+    /// No batch has more rows than an epoch has samples: memory for the rest would never be used.
+    fn fit_batch(&mut self) -> Result<()> {
+        let Some(index) = self.dataset.index().filter(|_| !self.config.drop_last) else { return Ok(()) };
+        let LoaderConfig { shuffle, seed, split, .. } = self.config;
+        let samples = EpochPlan::new(&index.shard_lens(), shuffle, seed, 0, split)?.len();
+        self.config.batch_size = self.config.batch_size.min(samples.max(1));
+        Ok(())
     }
 
     /// Whether the shards lie on storage that is read rather than mapped.

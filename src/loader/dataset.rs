@@ -145,6 +145,7 @@ impl Dataset {
             warnings.extend(passed_over(path, index.report()));
             Ok(())
         })?;
+        warnings.extend(cache.as_ref().and_then(IndexCache::unkept));
         let index = builder.finish();
         warnings.extend(index.report().warnings());
         Ok(index)

@@ -16,6 +16,9 @@ pub struct Epoch {
     run: Option<Run>,
     counters: Option<Arc<Counters>>,
     number: u64,
+    /// Samples whose turn has come, and those of them that were delivered.
+    planned: usize,
+    delivered: usize,
 }
 
 /// What [`Epoch::poll`] found.
@@ -36,7 +39,7 @@ impl Epoch {
     pub(super) fn new(shared: Arc<Shared>, run: Run) -> Self {
         let counters = Some(run.counters());
         let number = run.epoch;
-        Self { shared, run: Some(run), counters, number }
+        Self { shared, run: Some(run), counters, number, planned: 0, delivered: 0 }
     }
 
     /// Which epoch this is.
@@ -87,7 +90,9 @@ impl Epoch {
         }
     }
 
-    fn delivered(&self, batch: &Batch, waited: Duration, epoch: u64, position: usize) {
+    fn delivered(&mut self, batch: &Batch, waited: Duration, epoch: u64, position: usize) {
+        self.planned += batch.planned;
+        self.delivered += batch.len;
         if let Some(counters) = &self.counters {
             counters.bad_rows(batch.planned - batch.len, batch.replaced);
             counters.delivered(waited);
@@ -103,6 +108,10 @@ impl Epoch {
             let mut place = self.shared.place();
             place.delivered_epoch = epoch;
             place.delivered = position;
+        }
+        if self.planned > 0 && self.delivered == 0 {
+            let Self { number, planned, .. } = self;
+            self.shared.notices.push(format!("epoch {number} gave no batch: all of its {planned} samples were bad"));
         }
         self.shared.quarantine.epoch_ended();
         self.shared.losses.epoch_ended();

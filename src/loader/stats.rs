@@ -363,7 +363,7 @@ impl Bottleneck {
         }
     }
 
-    /// The rule: whoever makes the others wait. The decode threads stand between storage and consumer, so their idle
+    /// The rule: whoever makes the others wait, and is at work meanwhile. The decode threads stand between storage and consumer, so their idle
     /// time tells that they are not the limit, and who keeps the readers waiting tells which side is.
     fn of(stats: &Stats) -> Self {
         if stats.batches == 0 {
@@ -377,7 +377,13 @@ impl Bottleneck {
         }
         if decode.wait_share > IDLE_SHARE {
             // The consumer's own waiting settles it where both sides had idle moments.
-            return if stats.consumer_behind_share > waits { Self::Consumer } else { Self::Read };
+            if stats.consumer_behind_share > waits {
+                return Self::Consumer;
+            }
+            // Where the readers have nothing to do either, all threads wait for processors: more than there are.
+            if stats.stage(Stage::Read).busy_share > IDLE_SHARE {
+                return Self::Read;
+            }
         }
         if transform.busy_share > decode.busy_share { Self::Transform } else { Self::Decode }
     }
@@ -393,11 +399,12 @@ const SATURATED_SHARE: f64 = 0.85;
 mod tests {
     use super::*;
 
-    fn stats(starved: f64, blocked: f64, consumer_waits: f64, decode: f64, transform: f64) -> Bottleneck {
+    fn stats(read: f64, starved: f64, blocked: f64, consumer_waits: f64, decode: f64, transform: f64) -> Bottleneck {
         let counters = Counters::new(1, 1);
         let mut stats = counters.snapshot();
         stats.batches = 10;
         stats.consumer_behind_share = blocked;
+        stats.stages[Stage::Read as usize].busy_share = read;
         stats.stages[Stage::Decode as usize].wait_share = starved;
         stats.stages[Stage::Decode as usize].busy_share = decode;
         stats.stages[Stage::Transform as usize].busy_share = transform;
@@ -407,10 +414,16 @@ mod tests {
 
     #[test]
     fn whoever_makes_the_others_wait_is_the_bottleneck() {
-        assert_eq!(stats(0.9, 0.0, 0.9, 0.1, 0.0), Bottleneck::Read);
-        assert_eq!(stats(0.8, 0.9, 0.0, 0.2, 0.0), Bottleneck::Consumer);
-        assert_eq!(stats(0.02, 0.0, 0.9, 0.9, 0.05), Bottleneck::Decode);
-        assert_eq!(stats(0.02, 0.0, 0.9, 0.3, 0.6), Bottleneck::Transform);
+        assert_eq!(stats(0.9, 0.9, 0.0, 0.9, 0.1, 0.0), Bottleneck::Read);
+        assert_eq!(stats(0.1, 0.8, 0.9, 0.0, 0.2, 0.0), Bottleneck::Consumer);
+        assert_eq!(stats(0.1, 0.02, 0.0, 0.9, 0.9, 0.05), Bottleneck::Decode);
+        assert_eq!(stats(0.1, 0.02, 0.0, 0.9, 0.3, 0.6), Bottleneck::Transform);
+    }
+
+    #[test]
+    fn readers_that_hardly_work_are_not_the_bottleneck() {
+        // Eight threads on two processors: each waits for its turn, and none for bytes.
+        assert_eq!(stats(0.02, 0.6, 0.0, 0.9, 0.2, 0.1), Bottleneck::Decode);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug, Clone)]
 pub struct IndexCache {
     dir: PathBuf,
+    /// How many indexes could not be kept, and why the first could not; shared by clones.
+    unkept: Arc<Mutex<Option<(usize, String)>>>,
 }
 
 /// Which index a cache file holds.
@@ -43,11 +45,11 @@ impl IndexCache {
     /// The cache in the folder `dir`, which is made when the first index is kept.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), unkept: Arc::default() }
     }
 
     /// The index of the shard at `path`: from the cache if the file is as it was when it was built, else built and
-    /// kept. That it cannot be kept is no error.
+    /// kept. That it cannot be kept is no error, but [`unkept`](Self::unkept) tells it.
     ///
     /// # Errors
     /// As [`Shard::open`] and [`ShardIndex::build`].
@@ -64,8 +66,19 @@ impl IndexCache {
             && let Err(error) = self.keep(&file, &key, &index)
         {
             tracing::debug!(file = %file.display(), %error, "an index is not kept");
+            let mut unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+            unkept.get_or_insert_with(|| (0, error.to_string())).0 += 1;
         }
         Ok(index)
+    }
+
+    /// A sentence about indexes that could not be kept; `None` where all were.
+    #[must_use]
+    pub fn unkept(&self) -> Option<String> {
+        let unkept = self.unkept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, error) = unkept.as_ref()?;
+        let indexes = if *count == 1 { "index".to_owned() } else { format!("{count} indexes") };
+        Some(format!("{indexes} not kept in '{}': {error}", self.dir.display()))
     }
 
     /// Writes a cache file under another name first, so that nobody ever reads half of one.
@@ -224,7 +237,6 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::shard::{Headers, ShardWriter, WriterOptions};
-    use std::sync::Mutex;
 
     fn write_shard(path: &Path, keys: &[&str]) {
         let options = WriterOptions { headers: Headers::Pax, ..WriterOptions::default() };

@@ -1,7 +1,7 @@
 //! Bad samples: raised, skipped or replaced, counted and listed; never silent, never a panic.
 
 use brimful::ErrorKind;
-use brimful::loader::{ErrorBudget, OnError};
+use brimful::loader::{DatasetOptions, ErrorBudget, OnError};
 use brimful::sample::Shuffle;
 
 use super::made::{Made, epoch_labels, jpeg, labels, made, options, sample, shard_path, write_shard};
@@ -178,4 +178,39 @@ fn a_transform_that_does_not_fit_an_image_names_the_sample() {
     let loader = brimful::loader::Loader::builder(data.dataset(options).unwrap()).build().unwrap();
     let error = loader.epoch().unwrap().next().unwrap().unwrap_err();
     assert_eq!(error.place().key.as_deref(), Some("000000"));
+}
+
+#[test]
+fn an_epoch_whose_samples_are_all_bad_is_told() {
+    let data = made(&[]);
+    let samples = (0..6).map(|number| {
+        let (key, mut fields) = sample(number);
+        fields[0].1 = b"no image".to_vec();
+        (key, fields)
+    });
+    write_shard(&shard_path(data.folder.path(), 0), samples);
+    let loader = data.loader(|b| b.on_error(OnError::Skip, ErrorBudget::Unlimited));
+    assert_eq!(loader.epoch().unwrap().count(), 0);
+    let told = loader.notices();
+    assert!(told.contains(&"epoch 0 gave no batch: all of its 6 samples were bad".to_owned()), "{told:?}");
+}
+
+#[test]
+fn a_batch_size_beyond_the_data_set_costs_no_memory() {
+    let data = made(&[6]);
+    let loader = data.loader(|b| b.batch_size(1 << 20));
+    assert_eq!(loader.batch_size(), 6);
+    assert_eq!(epoch_labels(&loader).len(), 6);
+    // A batch that is never full is left out, and a share of none is no batch.
+    let dropping = data.loader(|b| b.batch_size(1 << 20).drop_last(true));
+    assert_eq!((dropping.len(), epoch_labels(&dropping).len()), (Some(0), 0));
+}
+
+#[test]
+fn an_index_that_cannot_be_kept_is_told() {
+    let data = made(&[3]);
+    let file = data.folder.path().join("file");
+    std::fs::write(&file, b"no folder").unwrap();
+    let dataset = data.dataset(DatasetOptions { index_cache: Some(file), ..options() }).unwrap();
+    assert!(dataset.warnings().iter().any(|told| told.starts_with("index not kept in")), "{:?}", dataset.warnings());
 }
