@@ -13,23 +13,33 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::args::IndexArgs;
-use super::failure::{Outcome, report};
+use super::failure::{Outcome, report, warn};
 use super::folders;
 use super::machine::cores_available;
 use super::output::{Output, bytes_text, count_text, rate_text, write_whole};
 use super::progress::Progress;
 use super::shards::{self, name_of, tell_grouping, tell_scan};
-use crate::shard::{IndexCache, ShardIndex, ShardOptions};
+use crate::shard::{Compression, IndexCache, ShardIndex, ShardOptions};
+use crate::{Error, ErrorKind};
 
 pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outcome> {
     let options = shards::options(&args.read);
     let paths = shards::paths(&args.shards)?;
     let cache = args.cache_dir.clone().unwrap_or_else(folders::cache);
     let started = Instant::now();
-    let built = build(&paths, &options, &IndexCache::at(&cache), args.threads.unwrap_or_else(cores_available));
+    let kept = IndexCache::at(&cache);
+    if args.dali {
+        refuse_equal_names(&paths, args.out_dir.as_deref())?;
+    }
+    let built = build(&paths, &options, &kept, args.threads.unwrap_or_else(cores_available));
     let seconds = started.elapsed().as_secs_f64();
 
     let mut bad = false;
+    if let Some(sentence) = kept.unkept() {
+        warn(&sentence);
+        // Files for DALI do not need the cache.
+        bad |= !args.dali;
+    }
     let mut names: Vec<Arc<str>> = Vec::new();
     let mut indexes = Vec::new();
     let mut files = Vec::new();
@@ -37,7 +47,11 @@ pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outco
         match index {
             Ok(index) => {
                 bad |= tell_scan(&name_of(path), index.report());
-                if args.dali {
+                if args.dali && Compression::of_path(path)?.is_some() {
+                    let message = "DALI reads no compressed shards: there is no index of one";
+                    report(&Error::new(ErrorKind::Unsupported, message).in_shard(name_of(path)).into());
+                    bad = true;
+                } else if args.dali {
                     files.push(write_dali(path, args.out_dir.as_deref(), &index)?);
                 }
                 names.push(name_of(path));
@@ -84,13 +98,36 @@ fn build(
     built.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Writes the DALI index of a shard; returns its path.
-fn write_dali(shard: &Path, folder: Option<&Path>, index: &ShardIndex) -> anyhow::Result<PathBuf> {
+/// Where the DALI index of a shard goes.
+fn dali_path(shard: &Path, folder: Option<&Path>) -> PathBuf {
     let beside = shard.with_extension("idx");
-    let path = match (folder, beside.file_name()) {
+    match (folder, beside.file_name()) {
         (Some(folder), Some(name)) => folder.join(name),
         _ => beside,
-    };
+    }
+}
+
+/// Two shards that would share one DALI index are an error: one would take the other's place.
+fn refuse_equal_names(shards: &[PathBuf], folder: Option<&Path>) -> crate::Result<()> {
+    let mut owners: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    for shard in shards {
+        let path = dali_path(shard, folder);
+        let message = |other: &Path| {
+            let names = [other, shard, &path].map(|path| path.display().to_string());
+            format!("'{}' and '{}' would both have their index in '{}'", names[0], names[1], names[2])
+        };
+        if let Some(other) = owners.get(&path).filter(|other| *other != shard) {
+            let error = Error::new(ErrorKind::InvalidOption, message(other));
+            return Err(error.with_hint("leave --out-dir out, or index each folder into one of its own"));
+        }
+        owners.insert(path, shard);
+    }
+    Ok(())
+}
+
+/// Writes the DALI index of a shard; returns its path.
+fn write_dali(shard: &Path, folder: Option<&Path>, index: &ShardIndex) -> anyhow::Result<PathBuf> {
+    let path = dali_path(shard, folder);
     let mut text = Vec::new();
     index.write_dali(&mut text).map_err(|error| error.in_shard(name_of(shard)))?;
     if let Some(folder) = folder {

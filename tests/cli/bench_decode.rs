@@ -56,6 +56,16 @@ fn a_damaged_file_is_left_out_for_all() {
 }
 
 #[test]
+fn what_only_has_the_name_of_a_jpeg_is_told() {
+    let program = Program::new();
+    let photo = brimful::encode::encode_photo(1);
+    program.write("a.tar", &archive(&[("0.jpg", &photo), ("1.jpg", b"no photo")]));
+    let run = program.run(&[&QUICK[..], &["--shards", "a.tar"]].concat()).ends_with(1);
+    assert!(run.stderr.starts_with("warning: 1 of 2 files are no JPEG"), "{}", run.stderr);
+    assert_eq!(run.json()["data"]["images"], 1);
+}
+
+#[test]
 fn a_folder_without_photos_is_a_failure() {
     let program = Program::new();
     program.write("photos/a.txt", b"no photo");

@@ -70,3 +70,46 @@ fn the_document_can_go_to_a_file() {
     assert_document(&document);
     program.run(&["index", "--out", "missing/report.json", "a.tar"]).ends_with(2).tells_error("missing/report.json");
 }
+
+#[test]
+fn indexes_that_cannot_be_kept_are_told() {
+    let program = Program::new();
+    program.write("a.tar", &samples(1));
+    program.write("file", b"no folder");
+    let run = program.run(&["index", "--cache-dir", "file", "a.tar"]).ends_with(1);
+    assert!(run.stderr.starts_with("warning: index not kept in 'file': "), "{}", run.stderr);
+}
+
+#[test]
+fn two_shards_never_share_a_dali_index() {
+    let program = Program::new();
+    program.write("x/a.tar", &samples(1));
+    program.write("y/a.tar", &samples(2));
+    let run = program.run(&["index", "--dali", "--out-dir", "idx", "x", "y"]).ends_with(2);
+    run.tells_error("'x/a.tar' and 'y/a.tar' would both have their index in 'idx/a.idx'");
+    assert!(!program.path("idx").exists());
+    program.run(&["index", "--dali", "x", "y"]).ends_quietly();
+}
+
+#[test]
+fn a_compressed_shard_has_no_dali_index() {
+    let program = Program::new();
+    program.write("a.tar", &samples(1));
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &samples(1)).unwrap();
+    program.write("z.tar.gz", &packed.finish().unwrap());
+    let run = program.run(&["index", "--dali", "a.tar", "z.tar.gz"]).ends_with(1);
+    run.tells_error("z.tar.gz: DALI reads no compressed shards");
+    assert!(program.path("a.idx").exists() && !program.path("z.tar.idx").exists());
+    program.run(&["bench", "loader", "--shards", "z.tar.gz"]).ends_with(2).tells_error("read in a stream");
+}
+
+#[test]
+fn a_document_replaces_files_and_nothing_else() {
+    let program = Program::new();
+    program.write("a.tar", &samples(1));
+    program.run(&["index", "--out", "/dev/null", "a.tar"]).ends_quietly();
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    program.run(&["index", "--out", "-", "a.tar"]).ends_with(2);
+    assert!(!program.path("-").exists());
+}

@@ -30,7 +30,7 @@ pub(super) fn run(args: &DecodeBenchArgs, output: &mut Output) -> anyhow::Result
     let results = measure(&photos.files, &compose, threads, args)?;
     let report = Report::new(&photos, left_out, args.size, results);
     output.document(&args.document, &report, |output| report.print(output))?;
-    Ok(Outcome::bad_if(left_out > 0))
+    Ok(Outcome::bad_if(left_out > 0 || photos.bad))
 }
 
 /// One row of the result: who decodes, and what is done.

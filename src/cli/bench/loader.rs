@@ -82,7 +82,11 @@ fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<Dataset> {
     let options = recipe::dataset_options(with_labels, backend, shards, Some(folders::cache()))?;
     let indexing = Progress::new("indexing shards", list.len());
     let dataset = Dataset::open(list, options, &|done, of| indexing.set(done, of))?;
-    let samples = dataset.len().unwrap_or(0);
+    let Some(samples) = dataset.len() else {
+        let message = "compressed shards are read in a stream, and this bench needs samples by number";
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .with_hint("give uncompressed shards, or load these with `brimful demo --shards`"));
+    };
     if samples < args.batch_size {
         let message = format!("{samples} samples do not fill one batch of {}", args.batch_size);
         return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give a smaller --batch-size"));

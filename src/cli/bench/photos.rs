@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::cli::args::DecodeBenchArgs;
+use crate::cli::failure::warn;
 use crate::cli::progress::Progress;
 use crate::cli::shards::{self, Listing};
 use crate::decode::{ImageFormat, image_info};
@@ -26,6 +27,8 @@ const DEPTH_MAX: usize = 16;
 pub(super) struct Photos {
     pub(super) files: Vec<Bytes>,
     pub(super) origin: Origin,
+    /// Whether shards were damaged, or files with the name of a JPEG were none: they were told and are left out.
+    pub(super) bad: bool,
 }
 
 /// Where they came from.
@@ -40,16 +43,26 @@ pub(super) enum Origin {
 impl Photos {
     /// At most `args.images` files from where the arguments say.
     pub(super) fn gather(args: &DecodeBenchArgs, threads: usize) -> anyhow::Result<Self> {
-        let (files, origin) = match (&args.dir, &args.shards) {
+        let mut bad = false;
+        let (named, origin) = match (&args.dir, &args.shards) {
             (Some(folder), _) => (from_folder(folder, args.images)?, Origin::Folder),
-            (None, Some(pattern)) => (from_shards(pattern, args.images)?, Origin::Shards),
+            (None, Some(pattern)) => (from_shards(pattern, args.images, &mut bad)?, Origin::Shards),
             (None, None) => (generated(args.images, threads), Origin::Generated),
         };
+        let count = named.len();
+        let files: Vec<Bytes> = named.into_iter().filter(is_jpeg).collect();
+        if files.len() < count && !files.is_empty() {
+            warn(&format!(
+                "{} of {count} files are no JPEG, whatever their names say, and are left out",
+                count - files.len()
+            ));
+            bad = true;
+        }
         if files.is_empty() {
             let error = Error::new(ErrorKind::NotFound, "there are no JPEG files to decode");
             return Err(error.with_hint("leave --dir and --shards out to decode generated photos").into());
         }
-        Ok(Self { files, origin })
+        Ok(Self { files, origin, bad })
     }
 
     /// Bytes of all files.
@@ -68,7 +81,7 @@ fn from_folder(folder: &Path, count_max: usize) -> anyhow::Result<Vec<Bytes>> {
             break;
         }
         let bytes = fs::read(&path).with_context(|| format!("cannot read '{}'", path.display()))?;
-        files.extend(Some(Bytes::from(bytes)).filter(is_jpeg));
+        files.push(Bytes::from(bytes));
     }
     Ok(files)
 }
@@ -90,10 +103,10 @@ fn collect(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>) -> anyhow::Res
     Ok(())
 }
 
-fn from_shards(pattern: &str, count_max: usize) -> anyhow::Result<Vec<Bytes>> {
+fn from_shards(pattern: &str, count_max: usize, bad: &mut bool) -> anyhow::Result<Vec<Bytes>> {
     let selector = FieldSelector::parse("jpg;jpeg")?;
     let mut files = Vec::new();
-    for path in shards::paths(&[pattern.to_owned()])? {
+    for path in shards::paths(&[pattern])? {
         let listing = Listing::read(&path, &ShardOptions::default())?;
         for field in listing.samples.iter().filter_map(|sample| sample.field(&selector)) {
             if files.len() == count_max {
@@ -102,8 +115,9 @@ fn from_shards(pattern: &str, count_max: usize) -> anyhow::Result<Vec<Bytes>> {
             listing.shard.populate(field.range())?;
             // A copy of its own, so that storage plays no part in what is measured.
             let bytes = Bytes::copy_from_slice(&listing.shard.read(field.range())?);
-            files.extend(Some(bytes).filter(is_jpeg));
+            files.push(bytes);
         }
+        *bad |= listing.tell_damage();
     }
     Ok(files)
 }
@@ -146,13 +160,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_searched_for_what_is_jpeg_by_content() {
+    fn a_folder_is_searched_for_what_has_the_name_of_a_jpeg() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("n01/deep");
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("a.JPEG"), encode_photo(1)).unwrap();
         fs::write(folder.path().join("b.jpg"), encode_photo(2)).unwrap();
-        fs::write(folder.path().join("c.jpg"), b"no image").unwrap();
         fs::write(folder.path().join("d.txt"), encode_photo(3)).unwrap();
         assert_eq!(from_folder(folder.path(), 10).unwrap(), [encode_photo(2), encode_photo(1)]);
         assert_eq!(from_folder(folder.path(), 1).unwrap().len(), 1);
