@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import io, transforms
+from . import io as io
+from . import transforms
 from ._native import __version__
 from .dataset import ShardDataset
 from .errors import (
@@ -30,7 +31,7 @@ from .errors import (
 from .loader import Loader
 
 if TYPE_CHECKING:
-    # Not in __all__: `from brimful import *` must work without torch.
+    # Not in __all__: `from brimful import *` must work without torch, and must not hide the standard library's io.
     from .dataloader import DataLoader as DataLoader
 
 __all__ = [
@@ -52,7 +53,6 @@ __all__ = [
     "TooManyErrors",
     "UnsupportedError",
     "__version__",
-    "io",
     "transforms",
 ]
 
@@ -74,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "DataLoader"])
+    return sorted([*__all__, "DataLoader", "io"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _native, transforms
-from .errors import BrimfulError
+from .errors import BrimfulError, InvalidOptionError
 
 _TENSOR_MAKERS = frozenset({"ToTensor", "PILToTensor", "ToImage", "ConvertImageDtype", "ToDtype", "Normalize"})
 
@@ -64,8 +64,13 @@ def compile_transform(transform: Any) -> Compiled:
         specs = [spec for entry in entries[:known] for spec in entry.specs or ()]
         try:
             # The native side spells every argument out, so that equal transforms have equal texts.
-            text = _native.check_transform(json.dumps(specs))
+            text = _native.check_transform(json.dumps(specs, allow_nan=False))
             break
+        except ValueError as error:
+            if isinstance(error, BrimfulError):
+                raise
+            message = f"a transform has an argument that is no finite number: {specs}"
+            raise InvalidOptionError(message) from None
         except BrimfulError as error:
             if error.kind != "unsupported" or known == 0:
                 raise

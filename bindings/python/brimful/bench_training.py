@@ -12,11 +12,10 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from . import __version__, _native, transforms
-from .command import cores, machine, positive, seconds, write_whole
+from .command import cores, machine, out_file, positive, seconds, write_whole
 from .dataset import ShardDataset, cache_folder
 from .errors import BrimfulError, DataWarning, FieldValueError, InvalidOptionError, MissingFieldError
 from .loader import Loader
@@ -41,12 +40,13 @@ def main(argv: list[str]) -> int:
             report = measure(arguments)
         document = json.dumps(report, indent=2)
         if arguments.out is not None:
-            write_whole(Path(arguments.out), document + "\n")
+            write_whole(arguments.out, document + "\n")
         print(document if arguments.json else table(report))
     except (BrimfulError, OSError, ArithmeticError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
         return 2
     return 1 if report["bad_samples"] else 0
 
@@ -275,5 +275,5 @@ def _parser() -> argparse.ArgumentParser:
         "--warm-steps", metavar="N", type=positive, default=_WARM_STEPS, help="before the first stretch (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--out", metavar="FILE", help="write the JSON document to FILE as well")
+    parser.add_argument("--out", metavar="FILE", type=out_file, help="write the JSON document to FILE as well")
     return parser

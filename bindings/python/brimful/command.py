@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from pathlib import Path
 from typing import Any
+
+from . import _native
 
 
 def machine() -> dict[str, Any]:
@@ -30,19 +31,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a whole file or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(path)
+def write_whole(path: str, text: str) -> None:
+    """Writes a whole file or none; a link is followed, and what is no file is written to as it is."""
+    _native.write_file(path, text)
+
+
+def out_file(text: str) -> str:
+    """An argument that names a file to write."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("'-' is no file; --json prints the document on standard output")
+    return text
 
 
 def positive(text: str) -> int:
     """An argument that is a whole number from 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
+    return int(text)
 
 
 def seconds(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import torch.utils.data
 
 from . import _native, devices, ranks
 from .arrays import torch_column
-from .dataset import ShardDataset
+from .dataset import ShardDataset, count, own_methods
 from .device_copies import on_device
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
@@ -43,11 +44,16 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
         dtype: "float32", "float16", "bfloat16" or "uint8" images; None for what the transform makes.
         layout: "NCHW", "channels_last" or "NHWC".
-        seed: what order and augmentation derive from, with epoch and sample; else the seed of `generator`, else 0.
-        on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
+        seed: what order and augmentation derive from, with epoch and sample; else the seed of `generator`, else 0. On
+            torch's path it governs, with the epoch, what `generator` would: the order of a shuffle and what workers
+            draw.
+        on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace"). Under
+            "skip" its batch is shorter by a row, also with drop_last, and a batch without rows is left out: take
+            "replace" where every batch must have the same shape.
         max_errors: bad samples allowed an epoch, as a count (int) or a share (float).
         quarantine: a file that gets a JSON line for each bad sample.
-        split: "rank" shares the samples out among the ranks of a distributed job.
+        split: "rank" shares the samples out among the ranks of a distributed job; an error on torch's path, where a
+            `DistributedSampler` does that.
         rank, world_size: this process's share, where it cannot be found.
         remainder: how ranks get equal counts: "pad" repeats the first samples, "drop" leaves the last ones out.
         decoder: who decodes JPEG files. "auto": threads, and on a GPU its JPEG engines for what the threads cannot keep
@@ -100,6 +106,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             dataset = dataset.with_options(**changes) if changes else dataset
         # The length of a stream is unknown, which torch's random sampler does not survive; ours shuffles anyway.
         is_stream = isinstance(dataset, ShardDataset) and dataset.is_stream
+        # Its own, so that a seed governs torch's machinery as well: seeded anew for each epoch.
+        seeded = None if seed is None or generator is not None else torch.Generator()
         super().__init__(
             dataset,
             batch_size,
@@ -113,7 +121,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             timeout,
             worker_init_fn,
             multiprocessing_context,
-            generator,
+            generator if seeded is None else seeded,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             **({"pin_memory_device": pin_memory_device} if pin_memory_device else {}),
@@ -138,9 +146,18 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
         self._reasons = _reasons_for_torch(dataset, batch_size, order, batch_sampler, collate_fn, worker_init_fn)
+        self._torch_epoch = 0 if seeded is not None else None
         if order is None or self._reasons:
-            self._warn_of_idle_options(sampler is not None or batch_sampler is not None)
+            super().check_worker_number_rationality()
+            has_sampler = sampler is not None or batch_sampler is not None
+            if not has_sampler:
+                self._refuse_split()
+            self._warn_of_idle_options(has_sampler, seed is not None and seeded is None)
             return
+        self._torch_epoch = None
+        self.generator = generator
+        if seeded is not None and getattr(self.sampler, "generator", None) is seeded:
+            self.sampler.generator = None
         seed = order.seed if seed is None else seed
         if sampler is None:
             order = replace(order, split=ranks.resolve(split, rank, world_size, stacklevel=3), remainder=remainder)
@@ -170,6 +187,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
+            if self._torch_epoch is not None:
+                self.generator.manual_seed(random.Random(f"{self.seed} {self._torch_epoch}").getrandbits(63))
+                self._torch_epoch += 1
             batches = super().__iter__()
             return batches if self._device == "cpu" else on_device(batches, self._device)
         self._follow_sampler()
@@ -191,11 +211,22 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         """Makes `epoch` the one that the next `iter()` begins; on torch's path the sampler is told, if it listens."""
         if self._engine is not None:
             return super().set_epoch(epoch)
+        if self._torch_epoch is not None:
+            self._torch_epoch = count("epoch", epoch)
         for listener in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             if hasattr(listener, "set_epoch"):
                 listener.set_epoch(epoch)
                 return None
+        if self._torch_epoch is None:
+            warnings.warn(
+                "set_epoch without effect: torch's machinery runs this loader, and neither a seed nor a sampler that "
+                f"knows epochs is given; seed=0 makes each epoch repeatable. It is torch's because {self._reasons[0]}",
+                stacklevel=2,
+            )
         return None
+
+    def check_worker_number_rationality(self) -> None:
+        """Does nothing: threads are not the processes that torch warns of. On torch's path it is asked for by name."""
 
     def stats(self) -> dict[str, Any]:
         """What each stage did, and which one is the bottleneck; on torch's path only why nothing is known."""
@@ -241,14 +272,24 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
         return columns[0] if isinstance(self.dataset.fields, str) else columns
 
-    def _warn_of_idle_options(self, has_sampler: bool) -> None:
+    def _refuse_split(self) -> None:
+        """Torch's machinery would give every rank all samples."""
+        if (self.split, self.rank, self.world_size) == (None, None, None):
+            return
+        if ranks.resolve(self.split, self.rank, self.world_size, stacklevel=4).world_size > 1:
+            raise InvalidOptionError(
+                f"samples cannot be shared out among ranks: torch's machinery runs this loader, because "
+                f"{self._reasons[0]}",
+                hint="give sampler=torch.utils.data.DistributedSampler(dataset)",
+            )
+
+    def _warn_of_idle_options(self, has_sampler: bool, has_idle_seed: bool) -> None:
         defaults = {"dtype": None, "layout": "NCHW", "on_error": "raise", "max_errors": None, "quarantine": None}
         defaults |= {"shuffle_window": None, "remainder": "pad"}
         if not isinstance(self.dataset, ShardDataset):
             defaults |= {"decoder": "auto", "io": "auto"}
-        if not has_sampler:
-            # A sampler that is given shares samples out as it likes; ours never splits them again.
-            defaults |= {"split": None, "rank": None, "world_size": None}
+        if has_idle_seed:
+            defaults["seed"] = None
         idle = [name for name, default in defaults.items() if getattr(self, name) != default]
         if idle:
             warnings.warn(
@@ -263,10 +304,7 @@ def _reasons_for_torch(
     """Why the native path cannot serve this loader; empty where it can."""
     if not isinstance(dataset, ShardDataset):
         return [f"{type(dataset).__name__} is no brimful.ShardDataset"]
-    reasons = []
-    for name in ("__getitem__", "__getitems__"):
-        if getattr(type(dataset), name) is not getattr(ShardDataset, name):
-            reasons.append(f"{type(dataset).__name__} has a {name} of its own")
+    reasons = [f"{type(dataset).__name__} has a {name} of its own" for name in own_methods(dataset)]
     given = {
         "sampler": None if order is not None else "of another kind",
         "batch_sampler": batch_sampler,

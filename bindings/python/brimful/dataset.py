@@ -14,10 +14,13 @@ from typing import Any
 from . import _native
 from ._compiler import Compiled, compile_transform
 from .arrays import numpy_column, torch_column, torch_is_there
-from .errors import DataWarning, ShardChangedError
+from .errors import DataWarning, InvalidOptionError, ShardChangedError
 from .progress import ProgressLine
 
 __all__ = ["ShardDataset"]
+
+# Options that make other samples of the same shards.
+_WHICH_SAMPLES = {"key_split", "duplicates", "keep_appledouble", "damage", "access"}
 
 
 class ShardDataset:
@@ -26,6 +29,9 @@ class ShardDataset:
     `dataset[i]` is a tuple with one entry a field: a decoded and transformed image, an `int` label, a text, ... A field
     given as a bare string makes samples of that entry alone. Images are torch tensors `[C, H, W]` where torch is
     installed and NumPy arrays of that shape where it is not.
+
+    A subclass may have a `__getitem__`, `__getitems__` or `__len__` of its own; `DataLoader` then goes through it, on
+    torch's path, and `Loader` refuses it.
 
     Args:
         patterns: shards as one pattern or several: braces (`train-{000000..000146}.tar`), globs, folders, paths.
@@ -42,7 +48,9 @@ class ShardDataset:
         key_split: whether the "first" dot of a name ends the key, as in webdataset, or the "last".
         duplicates: a field given twice in a sample is an "error", or "keep_first" wins.
         keep_appledouble: keep `._name` files, which macOS leaves in archives.
-        damage: a damaged archive is an error ("strict"), or reading goes on at the next header ("resync").
+        damage: a damaged archive is an error ("strict"), or reading goes on at the next header ("resync"). With an
+            index this is settled when the data set is made, whatever a loader's on_error says: "strict" raises here,
+            and what "resync" loses is told as a `DataWarning`; no loader counts or lists it.
         truncated: a JPEG that ends early is an error ("refuse"), or decoded as far as it goes ("allow").
         access: "indexed" for random access, "stream" to read in sequence, "auto" to stream compressed shards only.
         memory_limit_bytes: the most that one compressed shard may inflate to under access="indexed".
@@ -70,8 +78,7 @@ class ShardDataset:
         memory_limit_bytes: int = 2 << 30,
         index_threads: int = 0,
     ) -> None:
-        single = isinstance(patterns, (str, os.PathLike))
-        self.patterns = [os.fspath(p) for p in ([patterns] if single else patterns)]
+        self.patterns = _patterns(patterns)
         self.fields = fields if isinstance(fields, str) else tuple(fields)
         self.transform = transform
         self.target_transform = target_transform
@@ -87,8 +94,8 @@ class ShardDataset:
             "damage": damage,
             "truncated": truncated,
             "access": access,
-            "memory_limit_bytes": memory_limit_bytes,
-            "index_threads": index_threads,
+            "memory_limit_bytes": count("memory_limit_bytes", memory_limit_bytes),
+            "index_threads": count("index_threads", index_threads),
         }
         self._fingerprint: int | None = None
         self._compiled: Compiled | None = None
@@ -150,10 +157,19 @@ class ShardDataset:
         return samples
 
     def __getitem__(self, index: int) -> Any:
-        return self.__getitems__([index])[0]
+        if own_methods(self) == ["__getitems__"]:
+            return self.__getitems__([index])[0]
+        return self._samples([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Samples by number, decoded on the calling thread."""
+        # torch asks for many at a time: a subclass that makes them one by one must be heard all the same.
+        mine = own_methods(self)
+        if "__getitem__" in mine and "__getitems__" not in mine:
+            return [self[index] for index in indices]
+        return self._samples(indices)
+
+    def _samples(self, indices: Sequence[int]) -> list[Any]:
         positions = [self._position(index) for index in indices]
         if not positions:
             return []
@@ -221,12 +237,28 @@ class ShardDataset:
         return image
 
     def with_options(self, **changes: Any) -> ShardDataset:
-        """The same data set with other options, named as in the constructor."""
-        options = {**self._options, **changes}
+        """The same data set with other arguments, named as in the constructor."""
+        own = {"patterns", "fields", "transform", "target_transform"}
+        for name in changes:
+            if name not in own and name not in self._options:
+                raise TypeError(f"with_options() got an unexpected keyword argument {name!r}")
+        if "patterns" in changes:
+            changes["patterns"] = _patterns(changes["patterns"])
+        if not isinstance(changes.get("fields", ""), str):
+            changes["fields"] = tuple(changes["fields"])
         if "index_cache" in changes:
-            options["index_cache"] = cache_folder(changes["index_cache"])
+            changes["index_cache"] = cache_folder(changes["index_cache"])
+        for name in {"memory_limit_bytes", "index_threads"} & set(changes):
+            changes[name] = count(name, changes[name])
+        attributes = {name: changes.pop(name) for name in own & set(changes)}
+        if "transform" in attributes:
+            attributes["_compiled"] = None
+        if "patterns" in attributes or _WHICH_SAMPLES & set(changes):
+            # Other samples are what is asked for.
+            attributes["_fingerprint"] = None
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _options=options, _shards=None, _fetcher=None)
+        other.__dict__.update(self.__dict__, _options={**self._options, **changes}, _shards=None, _fetcher=None)
+        other.__dict__.update(attributes)
         other._open()
         return other
 
@@ -245,9 +277,37 @@ def cache_folder(index_cache: bool | str | os.PathLike | None) -> str | None:
     if index_cache is None or index_cache is False:
         return None
     if index_cache is not True:
-        return os.fspath(index_cache)
+        folder = os.fspath(index_cache)
+        if not folder:
+            raise InvalidOptionError("index_cache is empty", hint="give a folder, True for the user's cache, or None")
+        return folder
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "brimful")
+
+
+def own_methods(dataset: ShardDataset) -> list[str]:
+    """What a subclass does in its own way, of what makes samples."""
+    names = ("__getitem__", "__getitems__", "__len__")
+    return [name for name in names if getattr(type(dataset), name) is not getattr(ShardDataset, name)]
+
+
+def count(name: str, value: Any) -> int:
+    """`value` as an integer that is not negative."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidOptionError(f"{name}={value!r} is no integer") from None
+    if not 0 <= number <= sys.maxsize:
+        raise InvalidOptionError(f"{name}={number} is {'negative' if number < 0 else 'too large'}")
+    return number
+
+
+def _patterns(patterns: Any) -> list[str]:
+    single = isinstance(patterns, (str, bytes, os.PathLike))
+    try:
+        return [os.fsdecode(pattern) for pattern in ([patterns] if single else patterns)]
+    except TypeError:
+        raise InvalidOptionError(f"{patterns!r} is neither a path or pattern of shards nor a list of them") from None
 
 
 def _pil_image(image: Any) -> Any:

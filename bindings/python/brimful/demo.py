@@ -8,14 +8,13 @@ import os
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 from . import __version__, _native, transforms
 from .arrays import torch_is_there
-from .command import cores, machine, positive, write_whole
+from .command import cores, machine, out_file, positive, write_whole
 from .dataset import ShardDataset
-from .errors import BrimfulError, DataWarning
+from .errors import BrimfulError, DataWarning, NotFoundError
 from .progress import ProgressLine
 
 _SHARDS = 4
@@ -31,12 +30,13 @@ def main(argv: list[str]) -> int:
         report = measure(_shards(arguments), arguments)
         document = json.dumps(report, indent=2)
         if arguments.out is not None:
-            write_whole(Path(arguments.out), document + "\n")
+            write_whole(arguments.out, document + "\n")
         print(document if arguments.json else table(report))
     except (BrimfulError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
         return 2
     return 1 if report["bad_samples"] else 0
 
@@ -57,6 +57,8 @@ def measure(shards: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
     # The label is left out: shards of any kind that hold images can be tried.
     dataset = ShardDataset(shards, fields="jpg;jpeg;png;webp", transform=transform)
     samples = None if dataset.is_stream else len(dataset)
+    if samples == 0:
+        raise NotFoundError("no image could be loaded: the shards hold no sample")
     if torch_is_there():
         from .dataloader import DataLoader as Chosen
     else:
@@ -78,6 +80,9 @@ def measure(shards: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
                 line(images, _EPOCHS * samples if samples is not None else images + 1)
     stats = loader.stats()
     bad = loader.bad_samples()
+    if images == 0:
+        reason = bad[0]["message"] if bad else "the shards hold none"
+        raise NotFoundError(f"no image could be loaded: {reason}")
     for sample in bad[:_TOLD]:
         print(f"warning: left out: {sample['message']}", file=sys.stderr)
     if len(bad) > _TOLD:
@@ -150,5 +155,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--image-size", metavar="N", type=positive, default=224, help="height and width (%(default)s)")
     parser.add_argument("--threads", metavar="N", type=positive, default=0, help="decode threads (all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--out", metavar="FILE", help="write the JSON document to FILE as well")
+    parser.add_argument("--out", metavar="FILE", type=out_file, help="write the JSON document to FILE as well")
     return parser

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _native, devices
-from .dataset import ShardDataset
+from .dataset import ShardDataset, count
 from .errors import DataWarning, InvalidOptionError, StateMismatchError
 from .explanation import Explanation
 from .ranks import WHOLE, Split
@@ -43,9 +43,14 @@ def native_loader(
         raise InvalidOptionError(f"seed={seed!r} is no integer")
     if shuffle_window is not None and not shuffle:
         raise InvalidOptionError(f"shuffle_window={shuffle_window} without shuffle", hint="give shuffle=True with it")
-    for name, value in (("rank", split.rank), ("world_size", split.world_size), ("num_workers", num_workers)):
-        if value < 0:
-            raise InvalidOptionError(f"{name}={value} is negative")
+    if max_errors is not None and (not isinstance(max_errors, (int, float)) or max_errors < 0):
+        raise InvalidOptionError(f"max_errors={max_errors!r} is neither a count nor a share of bad samples")
+    counts = {"batch_size": batch_size, "num_workers": num_workers, "prefetch": prefetch}
+    counts |= {"rank": split.rank, "world_size": split.world_size}
+    if shuffle_window is not None:
+        counts["shuffle_window"] = shuffle_window
+    for name, value in counts.items():
+        count(name, value)
     return _native.Loader(
         dataset,
         batch_size=batch_size,
@@ -150,10 +155,10 @@ class Controls:
 
         The same epoch set again is replayed. After `load_state_dict`, setting the epoch of the state keeps its place.
         """
-        self._native().set_epoch(epoch)
+        self._native().set_epoch(count("epoch", epoch))
 
     def state_dict(self) -> dict[str, int]:
-        """The place after the last batch that was delivered: a few integers."""
+        """The place after the last batch that was delivered: a few integers. A pickled loader carries it along."""
         return self._native().state()
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
@@ -164,7 +169,7 @@ class Controls:
         """
         try:
             self._native().load_state(**state_dict)
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise StateMismatchError(f"this is no state of a brimful loader: {error}") from None
 
     def stats(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy
 
 from . import _native, devices, ranks
 from .arrays import converter
-from .dataset import ShardDataset
+from .dataset import ShardDataset, own_methods
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError, choice
 from .explanation import Explanation, stream_notes
@@ -36,7 +36,9 @@ class Loader(Controls):
         split: "rank" shares the samples out among the ranks of a distributed job.
         rank, world_size: this process's share, where it cannot be found.
         remainder: how ranks get equal counts: "pad" repeats the first samples, "drop" leaves the last ones out.
-        on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace").
+        on_error: a bad sample is an error ("raise"), left out ("skip"), or replaced by another ("replace"). Under
+            "skip" its batch is shorter by a row, also with drop_last, and a batch without rows is left out: take
+            "replace" where every batch must have the same shape.
         max_errors: bad samples allowed an epoch, as a count (int) or a share (float).
         quarantine: a file that gets a JSON line for each bad sample.
         dtype: "float32", "float16", "bfloat16" or "uint8"; None for what the transform makes.
@@ -76,6 +78,11 @@ class Loader(Controls):
     ) -> None:
         if not isinstance(dataset, ShardDataset):
             raise TypeError(f"brimful.Loader reads a brimful.ShardDataset, not {type(dataset).__name__}")
+        if mine := own_methods(dataset):
+            raise InvalidOptionError(
+                f"{type(dataset).__name__} has a {mine[0]} of its own, which the native loader would not call",
+                hint="brimful.DataLoader goes through it",
+            )
         if not dataset.compiled.is_native:
             raise InvalidOptionError(
                 f"part of the transform has no native form: {dataset.compiled.reason}",

@@ -41,6 +41,24 @@ def test_the_demo_loads_shards_of_ones_own_and_writes_files(pattern, tmp_path, c
     assert "error: " in capsys.readouterr().err
 
 
+def test_a_document_replaces_files_and_nothing_else(pattern, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("report.json")
+    assert main(["demo", "--shards", pattern, "--image-size", "32", "--out", str(link)]) == 0
+    assert link.is_symlink()
+    assert json.loads((tmp_path / "report.json").read_text())["images"] == 96
+    assert main(["demo", "--shards", pattern, "--image-size", "32", "--out", "/dev/full"]) == 2
+    with pytest.raises(SystemExit):
+        main(["demo", "--out", "-"])
+
+
+@pytest.mark.parametrize("rows", [[], [{"__key__": b"a", "cls": b"1"}]])
+def test_shards_without_a_single_image_are_a_failure(tmp_path, capsys, rows):
+    shard = write_shard(tmp_path / "a.tar", rows)
+    assert main(["demo", "--shards", str(shard)]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
 def test_bad_images_are_left_out_and_told(tmp_path, capsys):
     rows = [sample(0), {"__key__": b"worse", "jpg": b"no image"}]
     shard = write_shard(tmp_path / "a.tar", rows)
