@@ -219,7 +219,7 @@ fn open(bytes: &[u8], options: &DecodeOptions, repairs: &mut Repairs) -> Result<
             ErrorKind::Limit,
             format!("the image of {width}x{height} is over the limit of {} pixels", options.pixels_max),
         )
-        .with_hint("raise pixels_max if the image is meant to be that large"));
+        .with_hint("make the image smaller, or leave it out; in Rust, DecodeOptions::pixels_max is the limit"));
     }
     if let Some(jpeg) = &stored.jpeg
         && jpeg.scans > options.scans_max

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+from .errors import InvalidOptionError
+
 __all__ = [
     "CenterCrop",
     "Compose",
@@ -254,7 +256,7 @@ def interpolation_mode(value: Any) -> InterpolationMode:
         return InterpolationMode(value)
     except ValueError:
         words = ", ".join(mode.value for mode in InterpolationMode)
-        raise ValueError(f"interpolation {value!r} is not served; the filters are {words}") from None
+        raise InvalidOptionError(f"interpolation {value!r} is not served; the filters are {words}") from None
 
 
 def dtype_name(dtype: Any) -> str:
@@ -272,7 +274,7 @@ def numbers(value: Any) -> Any:
 def _pair(size: Any) -> tuple[int, int]:
     sizes = [size] if isinstance(size, int) else list(size)
     if len(sizes) not in (1, 2):
-        raise ValueError(f"size is a number or height and width, not {size!r}")
+        raise InvalidOptionError(f"size is a number or height and width, not {size!r}")
     return (int(sizes[0]), int(sizes[-1]))
 
 

@@ -115,6 +115,7 @@ def test_threads_are_not_the_processes_that_torch_warns_of(pattern, recwarn):
         lambda pattern: brimful.Loader(brimful.ShardDataset(pattern), 2, shuffle=True, shuffle_window=-1),
         lambda pattern: brimful.Loader(brimful.ShardDataset(pattern), 2, on_error="skip", max_errors="3"),
         lambda pattern: brimful.Loader(brimful.ShardDataset(pattern), 2).set_epoch(-1),
+        lambda pattern: brimful.transforms.Resize(8, interpolation="foo"),
         lambda pattern: brimful.ShardDataset(pattern, transform=brimful.transforms.RandomHorizontalFlip(float("nan"))),
     ],
 )
