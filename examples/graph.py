@@ -1,7 +1,7 @@
 """Trains with a CUDA graph: captured once, replayed for every batch that brimful brings to the GPU.
 
-graph.py SHARDS: a graph reads and writes fixed addresses, so each batch is copied into a static tensor before the replay;
-on the GPU that takes microseconds. Nothing of brimful may be asked for inside the capture.
+graph.py SHARDS: a graph reads and writes fixed addresses, so each batch is copied into a static tensor before the
+replay; on the GPU that takes microseconds. Nothing of brimful may be asked for inside the capture.
 """
 
 import sys

@@ -16,6 +16,9 @@ pub mod pinned;
 #[expect(unsafe_code, reason = "nvJPEG is called through its C interface")]
 pub mod nvjpeg;
 #[cfg(feature = "cuda")]
+#[expect(unsafe_code, reason = "a library of NVIDIA's profilers, behind its C interface")]
+pub mod nvtx;
+#[cfg(feature = "cuda")]
 pub mod ring;
 #[cfg(feature = "cuda")]
 pub mod handover;

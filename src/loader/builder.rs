@@ -72,6 +72,7 @@ pub(crate) struct LoaderConfig {
     pub(crate) held_max: usize,
     pub(crate) route: RouteMode,
     pub(crate) nvjpeg_folders: Vec<PathBuf>,
+    pub(crate) nvtx: bool,
 }
 
 impl LoaderConfig {
@@ -102,6 +103,7 @@ impl LoaderBuilder {
             held_max: HELD_MAX_DEFAULT,
             route: RouteMode::Auto,
             nvjpeg_folders: Vec::new(),
+            nvtx: false,
         };
         Self {
             dataset,
@@ -228,6 +230,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Whether the stages show as named ranges in NVIDIA's profilers. Only for a GPU. Default no.
+    pub fn nvtx(mut self, nvtx: bool) -> Self {
+        self.config.nvtx = nvtx;
+        self
+    }
+
     /// Checks the options and makes the loader; no thread starts before the first epoch.
     ///
     /// # Errors
@@ -272,6 +280,10 @@ impl LoaderBuilder {
         if self.config.route == RouteMode::Engine && self.config.device == Device::Cpu {
             let message = "decoder=\"gpu\" decodes on a GPU, and batches go to the CPU";
             return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give device=\"cuda\" with it"));
+        }
+        if self.config.nvtx && self.config.device == Device::Cpu {
+            let error = Error::new(ErrorKind::InvalidOption, "nvtx ranges are for loaders that deliver to a GPU");
+            return Err(error.with_hint("give device=\"cuda\" with it"));
         }
         let gpu = match self.config.device {
             Device::Cpu => None,

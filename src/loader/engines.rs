@@ -119,14 +119,15 @@ impl EngineLane {
         Ok(Self { lanes, rules, settler, queue, want, state })
     }
 
-    /// Takes the sample if it is the engines' turn and its image is of their kind; otherwise gives it back.
-    pub(crate) fn take(&self, job: Job, pipeline: &Pipeline) -> Option<Job> {
+    /// Takes the sample if it is the engines' turn and its image is of their kind; otherwise gives it back. It is their
+    /// turn also where the threads have no room and the consumer waits.
+    pub(crate) fn take(&self, job: Job, is_cpu_full: bool, pipeline: &Pipeline) -> Option<Job> {
         let Ok(sample) = &job.sample else { return Some(job) };
         let image = pipeline.plan.is_image.iter().position(|&is_image| is_image);
         let Some(field) = image.and_then(|column| sample.fields.get(column)?.as_ref()) else { return Some(job) };
         let bytes = field.bytes.clone();
         let mut prepared = None;
-        let lane = self.lanes.route(|| {
+        let lane = self.lanes.route(is_cpu_full, || {
             prepared = self.prepare(&job, &bytes);
             if prepared.is_none() {
                 pipeline.counters.engine_unsupported();

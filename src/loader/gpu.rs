@@ -19,6 +19,7 @@ use super::settle::Job;
 use super::stats::{DeviceStats, Stage, Totals};
 use crate::batch::{BatchSpec, HostAllocator};
 use crate::device::lease::{Readiness, Slot};
+use crate::device::nvtx;
 use crate::device::pinned::PinnedAllocator;
 use crate::device::ring::Ring;
 use crate::device::stream::Gpu;
@@ -39,6 +40,7 @@ pub(crate) struct GpuPath {
     readiness: Arc<Readiness>,
     spec: TransferSpec,
     copied_bytes: Arc<std::sync::atomic::AtomicU64>,
+    ranges: Ranges,
     route: RouteMode,
     /// Where nvJPEG is looked for first.
     folders: Vec<PathBuf>,
@@ -83,11 +85,17 @@ impl GpuPath {
             readiness: Arc::default(),
             spec: TransferSpec { host, device, value: value.clone(), room },
             copied_bytes: Arc::default(),
+            ranges: Ranges(config.nvtx.then(|| nvtx::Ranges::find(&config.nvjpeg_folders)).transpose()?),
             route: config.route,
             folders: config.nvjpeg_folders.clone(),
             engines: Arc::default(),
             lanes: Mutex::new(None),
         })
+    }
+
+    /// How the stages show in a profiler.
+    pub(crate) fn ranges(&self) -> Ranges {
+        self.ranges.clone()
     }
 
     /// Host memory that the GPU can copy from at full rate.
@@ -195,6 +203,41 @@ impl GpuPath {
     }
 }
 
+/// Ranges of the stages in a profiler, where they were asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranges(Option<nvtx::Ranges>);
+
+impl Ranges {
+    /// Opens the range of a stage on this thread, until what is returned is dropped.
+    pub(crate) fn open(&self, stage: Stage) -> Option<nvtx::Range<'_>> {
+        Some(self.0.as_ref()?.open(range_name(stage)))
+    }
+
+    /// The same until [`end`](Self::end), for work that begins and ends in different calls.
+    pub(crate) fn begin(&self, stage: Stage) {
+        if let Some(ranges) = &self.0 {
+            ranges.begin(range_name(stage));
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        if let Some(ranges) = &self.0 {
+            ranges.end();
+        }
+    }
+}
+
+fn range_name(stage: Stage) -> &'static std::ffi::CStr {
+    match stage {
+        Stage::Read => c"brimful read",
+        Stage::Decode => c"brimful decode",
+        Stage::Transform => c"brimful transform",
+        Stage::Batch => c"brimful batch",
+        Stage::Copy => c"brimful copy",
+        Stage::Wait => c"brimful wait",
+    }
+}
+
 /// The copy thread's state.
 struct Carrier {
     pipeline: Arc<Pipeline>,
@@ -227,7 +270,8 @@ impl Carrier {
     fn carry(&mut self, finished: Finished) -> Result<Finished> {
         let Finished { sequence, batch } = finished;
         let Some(Ok(mut batch)) = batch else { return Ok(Finished { sequence, batch }) };
-        let pipeline = &self.pipeline;
+        let pipeline = Arc::clone(&self.pipeline);
+        let _range = pipeline.ranges.open(Stage::Copy);
         let columns = std::mem::take(&mut batch.columns);
         let rows = std::mem::take(&mut batch.rows_on_device);
         match self.transfer.upload(columns, &pipeline.plan.is_image, rows, &|| pipeline.is_stopped()) {

@@ -32,10 +32,17 @@ impl Lanes {
         self.mode
     }
 
-    /// The lane of the next image, which `is_supported` by the engines: asked only where that matters.
-    pub(crate) fn route(&self, is_supported: impl FnOnce() -> bool) -> Lane {
+    /// The lane of the next image, which `is_supported` by the engines: asked only where that matters. `is_cpu_full`
+    /// says that the threads have no room for it at the moment.
+    pub(crate) fn route(&self, is_cpu_full: bool, is_supported: impl FnOnce() -> bool) -> Lane {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.router.share() <= 0.0 || !is_supported() { Lane::Cpu } else { state.router.route() }
+        if state.router.share() <= 0.0 || !is_supported() {
+            return Lane::Cpu;
+        }
+        match state.router.route() {
+            Lane::Cpu if is_cpu_full && state.router.overflows() => Lane::Engine,
+            lane => lane,
+        }
     }
 
     /// The share of all images that goes to the engines, 0 to 1.

@@ -32,6 +32,7 @@ mod assembly;
 mod stream;
 mod planner;
 mod route;
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is one lane where there is no GPU"))]
 mod lanes;
 mod settle;
 #[cfg(feature = "cuda")]
@@ -129,6 +130,7 @@ pub struct Batch {
     /// One column a field, in the order asked for.
     pub columns: Vec<Column>,
     /// Rows of the first image column whose pixels are on the GPU already.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has such rows"))]
     pub(crate) rows_on_device: Vec<(usize, DeviceRow)>,
 }
 
@@ -374,7 +376,11 @@ impl Shared {
         let threads = self.config.threads;
         let counters = Arc::new(Counters::new(threads.decode, threads.read));
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&counters));
-        Run::start(Arc::new(self.pipeline(counters)), threads, self.gpu.as_ref(), epoch, position)
+        let mut pipeline = self.pipeline(counters);
+        if let Some(gpu) = &self.gpu {
+            pipeline.ranges = gpu.ranges();
+        }
+        Run::start(Arc::new(pipeline), threads, self.gpu.as_ref(), epoch, position)
     }
 
     fn take_idle(&self) -> Option<Run> {

@@ -9,7 +9,7 @@ use super::lanes::Lanes;
 use super::pipeline::Pipeline;
 use super::planner::Output;
 use super::settle::Job;
-use super::stats::{DeviceStats, Totals};
+use super::stats::{DeviceStats, Stage, Totals};
 use crate::batch::HostAllocator;
 use crate::transform::ValueOps;
 use crate::{Error, ErrorKind, Result};
@@ -25,6 +25,10 @@ impl GpuPath {
         let message = format!("GPU {ordinal} was asked for and this build has no CUDA support");
         let hint = "build with --features cuda, which needs no toolkit; wheels have it";
         Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint))
+    }
+
+    pub(crate) fn ranges(&self) -> Ranges {
+        match *self {}
     }
 
     pub(crate) fn allocator(&self) -> Arc<dyn HostAllocator> {
@@ -61,12 +65,26 @@ impl GpuPath {
     }
 }
 
+/// No ranges: there is no profiler to show them to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranges {}
+
+impl Ranges {
+    pub(crate) fn open(&self, _: Stage) -> Option<()> {
+        None
+    }
+
+    pub(crate) fn begin(&self, _: Stage) {}
+
+    pub(crate) fn end(&self) {}
+}
+
 /// No engines: a value of this type does not exist.
 #[derive(Debug, Clone)]
 pub(crate) enum EngineLane {}
 
 impl EngineLane {
-    pub(crate) fn take(&self, _: Job, _: &Pipeline) -> Option<Job> {
+    pub(crate) fn take(&self, _: Job, _: bool, _: &Pipeline) -> Option<Job> {
         match *self {}
     }
 }

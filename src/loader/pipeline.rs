@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::assembly::Plan;
 use super::builder::LoaderConfig;
 use super::dataset::Dataset;
+use super::gpu::Ranges;
 use super::losses::Losses;
 use super::policy::{Quarantine, Tally};
 use super::stats::Counters;
@@ -32,6 +33,7 @@ pub(crate) struct Pipeline {
     pub(crate) layout: crate::batch::Layout,
     /// Whether the host only makes bytes, and the device numbers of them.
     pub(crate) is_for_device: bool,
+    pub(crate) ranges: Ranges,
     pub(crate) quarantine: Arc<Quarantine>,
     /// What was lost in the shards of a stream.
     pub(crate) losses: Arc<Losses>,
@@ -70,6 +72,7 @@ impl Pipeline {
             dtype,
             layout,
             is_for_device: config.device != Device::Cpu,
+            ranges: Ranges::default(),
             quarantine,
             losses,
             counters,

@@ -182,6 +182,13 @@ impl Router {
         self.share
     }
 
+    /// Whether the consumer waits now for more than the threads can give: then each lane takes what the other has no
+    /// room for, whatever the share says, which was measured when less was asked for.
+    #[must_use]
+    pub fn overflows(&self) -> bool {
+        self.mode == RouteMode::Auto && self.is_waiting && self.share > 0.0
+    }
+
     /// Images a second that the consumer is thought to want; 0 before anything was measured.
     #[must_use]
     pub fn need(&self) -> f64 {

@@ -326,6 +326,7 @@ impl Reader {
         let sample = match bytes {
             planner::Bytes::Streamed(sample) => *sample,
             planner::Bytes::Indexed(ordinal) => {
+                let _range = self.pipeline.ranges.open(super::Stage::Read);
                 let started = Instant::now();
                 self.read_ahead(plan.as_deref(), position);
                 let batch = assembly.sequence;
@@ -344,7 +345,7 @@ impl Reader {
         let job = Job { assembly, row, position, plan, sample, attempt: 0 };
         let job = match &self.engines {
             None => job,
-            Some(engines) => match engines.take(job, &self.pipeline) {
+            Some(engines) => match engines.take(job, self.queue.is_full(), &self.pipeline) {
                 None => return Some(()),
                 Some(job) => job,
             },

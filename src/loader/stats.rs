@@ -59,6 +59,7 @@ pub(crate) struct Totals {
     pub(crate) engine_images: u64,
     pub(crate) engine_refused: u64,
     /// Images that the engines said they had decoded, and had not.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has engines"))]
     pub(crate) engine_unwritten: u64,
     pub(crate) engine_busy_ns: u64,
     pub(crate) unsupported: u64,

@@ -186,8 +186,11 @@ impl Jobs for Worker {
             let held = self.held.get(image.held).and_then(Option::as_ref);
             let sample = held.and_then(|held| held.job.sample.as_ref().ok());
             if let Some(Some(field)) = sample.map(|sample| sample.fields.get(image.field).and_then(Option::as_ref)) {
-                return Some((ticket, field.bytes.clone()));
+                let bytes = field.bytes.clone();
+                self.pipeline.ranges.begin(Stage::Decode);
+                return Some((ticket, bytes));
             }
+            self.pipeline.ranges.begin(Stage::Decode);
             self.done(ticket, Err(Error::new(ErrorKind::MissingField, "the image field has no bytes")));
         }
     }
@@ -204,10 +207,13 @@ impl Jobs for Worker {
 
     fn done(&mut self, ticket: Ticket, result: Result<Pixels<'_>>) {
         let Some(image) = self.tickets.get_mut(ticket).and_then(Option::take) else { return };
+        self.pipeline.ranges.end();
         let decoded = Instant::now();
         let counters = Arc::clone(&self.pipeline.counters);
         counters.busy(Stage::Decode, decoded - image.since, 1);
+        let pipeline = Arc::clone(&self.pipeline);
         let written = result.inspect_err(|_| counters.failure(Stage::Decode)).and_then(|pixels| {
+            let _range = pipeline.ranges.open(Stage::Transform);
             let written = self.write(&image, &pixels).inspect_err(|_| counters.failure(Stage::Transform));
             counters.busy(Stage::Transform, decoded.elapsed(), 1);
             written

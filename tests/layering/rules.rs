@@ -46,6 +46,7 @@ const UNSAFE: &[&str] = &[
     "src/device/kernels.rs",
     "src/device/transfer.rs",
     "src/device/lease.rs",
+    "src/device/nvtx.rs",
     "src/device/nvjpeg.rs",
     "src/tune/nvml.rs",
     "src/storage/uring.rs",

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         from .bench_training import main as bench
 
         return bench(argv[2:])
-    os.environ.setdefault("BRIMFUL_NVJPEG_PATH", os.pathsep.join(devices.nvjpeg_folders()))
+    os.environ.setdefault("BRIMFUL_NVJPEG_PATH", os.pathsep.join(devices.nvidia_folders()))
     # The native side never looks at Python's flag: Ctrl-C must end the process itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.cli_main(["brimful", *argv])

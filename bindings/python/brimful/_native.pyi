@@ -115,6 +115,7 @@ class Loader:
         device_batches_max: int,
         route: str,
         nvjpeg_folders: Sequence[str],
+        nvtx: bool,
     ) -> None: ...
     @property
     def batches(self) -> int | None: ...

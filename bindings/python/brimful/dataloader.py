@@ -42,6 +42,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         device: None or "cpu", "cuda" (the current GPU) or "cuda:1": where batches are delivered. On a GPU they come
             from page-locked memory on a stream of their own; the current stream waits for them, the program does not.
         device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
+        nvtx: on a GPU, show the stages as named ranges in NVIDIA's profilers.
         dtype: "float32", "float16", "bfloat16" or "uint8" images; None for what the transform makes.
         layout: "NCHW", "channels_last" or "NHWC".
         seed: what order and augmentation derive from, with epoch and sample; else the seed of `generator`, else 0. On
@@ -57,7 +58,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         rank, world_size: this process's share, where it cannot be found.
         remainder: how ranks get equal counts: "pad" repeats the first samples, "drop" leaves the last ones out.
         decoder: who decodes JPEG files. "auto": threads, and on a GPU its JPEG engines for what the threads cannot keep
-            up with; "gpu": the engines for all that they take; "cpu": threads alone; or a library, as in `ShardDataset`.
+            up with; "gpu": the engines for all that they take; "cpu": threads alone; or a library, as in
+            `ShardDataset`.
         io: as in `ShardDataset`, where it says something else than "auto".
         shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
     """
@@ -97,6 +99,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         io: str = "auto",
         shuffle_window: int | None = None,
         device_batches_max: int = 16,
+        nvtx: bool = False,
     ) -> None:
         self._device = devices.name(device)
         if isinstance(dataset, ShardDataset):
@@ -142,6 +145,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.io = io
         self.shuffle_window = shuffle_window
         self.device_batches_max = device_batches_max
+        self.nvtx = nvtx
         order = Order(bool(shuffle)) if sampler is None else native_order(sampler, dataset)
         self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
@@ -181,6 +185,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "device": self._device,
             "device_batches_max": device_batches_max,
             "route": decoder if decoder in ("auto", "gpu") else "cpu",
+            "nvtx": nvtx,
         }
         self._engine = Engine(dataset, options)
         self._follow_sampler()

@@ -29,9 +29,9 @@ def name(device: Any) -> str:
     raise InvalidOptionError(f'device="{written}" is not served', hint='use "cpu", "cuda" or "cuda:1"')
 
 
-def nvjpeg_folders() -> list[str]:
-    """Folders of installed packages that may hold nvJPEG: wheels keep it off the loader's path."""
+def nvidia_folders() -> list[str]:
+    """Folders of installed packages that may hold NVIDIA's libraries: wheels keep them off the loader's path."""
     places = [*sys.path, *site.getsitepackages(), site.getusersitepackages()]
-    patterns = ("nvidia/nvjpeg/lib", "nvidia/cu13/lib", "nvidia/cu12/lib")
+    patterns = ("nvidia/nvjpeg/lib", "nvidia/nvtx/lib", "nvidia/cu13/lib", "nvidia/cu12/lib")
     found = (os.path.join(place, pattern) for place in dict.fromkeys(places) for pattern in patterns)
     return [folder for folder in found if os.path.isdir(folder)]

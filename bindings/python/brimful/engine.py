@@ -37,6 +37,7 @@ def native_loader(
     device: str = "cpu",
     device_batches_max: int = 16,
     route: str = "auto",
+    nvtx: bool = False,
 ) -> _native.Loader:
     """A native loader; `num_workers` are threads, 0 for all cores."""
     if not isinstance(seed, int):
@@ -74,7 +75,8 @@ def native_loader(
         device=device,
         device_batches_max=device_batches_max,
         route=route,
-        nvjpeg_folders=devices.nvjpeg_folders() if device != "cpu" else [],
+        nvjpeg_folders=devices.nvidia_folders() if device != "cpu" else [],
+        nvtx=nvtx,
     )
 
 

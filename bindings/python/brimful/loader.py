@@ -48,6 +48,7 @@ class Loader(Controls):
             "dlpack" (CuPy and JAX import those).
         device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
         decoder: who decodes JPEG files for a GPU: "cpu" threads, the "gpu"'s JPEG engines, or as rates decide, "auto".
+        nvtx: for a GPU, show the stages as named ranges in NVIDIA's profilers.
         arrays: "numpy", "torch", or "dlpack" for objects that any framework's `from_dlpack` takes.
     """
 
@@ -75,6 +76,7 @@ class Loader(Controls):
         device: str = "cpu",
         device_batches_max: int = 16,
         decoder: str = "auto",
+        nvtx: bool = False,
     ) -> None:
         if not isinstance(dataset, ShardDataset):
             raise TypeError(f"brimful.Loader reads a brimful.ShardDataset, not {type(dataset).__name__}")
@@ -116,6 +118,7 @@ class Loader(Controls):
             "device": device,
             "device_batches_max": device_batches_max,
             "route": choice("decoder", decoder, ("auto", "cpu", "gpu")),
+            "nvtx": nvtx,
         }
         self._engine = Engine(dataset, options)
 

@@ -61,7 +61,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, *, batch_size, drop_last, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
         dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max,
-        route, nvjpeg_folders
+        route, nvjpeg_folders, nvtx
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
@@ -88,6 +88,7 @@ impl Loader {
         device_batches_max: usize,
         route: &str,
         nvjpeg_folders: Vec<PathBuf>,
+        nvtx: bool,
     ) -> PyResult<Self> {
         let shuffle = match (shuffle, shuffle_window) {
             (false, _) => Shuffle::None,
@@ -114,7 +115,8 @@ impl Loader {
             .device(device.parse().map_err(raise)?)
             .held_max(device_batches_max)
             .route(choice("decoder", route, &routes)?)
-            .nvjpeg_folders(nvjpeg_folders);
+            .nvjpeg_folders(nvjpeg_folders)
+            .nvtx(nvtx);
         if let Some(dtype) = dtype {
             builder = builder.dtype(choice("dtype", dtype, &DTYPES)?);
         }

@@ -155,6 +155,15 @@ def test_a_graph_is_fed_through_a_static_tensor(pattern):
         assert torch.equal(doubled, images * 2)
 
 
+def test_ranges_show_only_where_they_were_asked_for(pattern):
+    try:
+        assert sum(len(labels) for _, labels in loader(pattern, nvtx=True)) == 48
+    except brimful.DeviceError as error:
+        assert "nvtx" in str(error)
+    with pytest.raises(brimful.InvalidOptionError, match="nvtx"):
+        loader(pattern, device="cpu", nvtx=True)
+
+
 def test_other_data_sets_are_copied_ahead():
     rows = [(torch.full((3,), float(n)), {"n": n}) for n in range(20)]
     seen = []
@@ -227,14 +236,17 @@ def test_no_other_gpu_gets_a_context(pattern):
     program = f"""
         import torch, brimful
         from brimful import transforms as T
-        data = brimful.ShardDataset({pattern!r}, fields="jpg", transform=T.Compose([T.CenterCrop(64), T.ToTensor()]))
+        steps = T.Compose([T.CenterCrop(64), T.ToTensor()])
+        data = brimful.ShardDataset({pattern!r}, fields="jpg", transform=steps)
         for images in brimful.DataLoader(data, batch_size=4, device="cuda:1"):
             assert images.device.index == 1
         import ctypes
         cuda, flags, active = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint(), ctypes.c_int()
-        print([cuda.cuDevicePrimaryCtxGetState(n, ctypes.byref(flags), ctypes.byref(active)) or active.value
-               for n in range(2)])
+        state = lambda n: cuda.cuDevicePrimaryCtxGetState(n, ctypes.byref(flags), ctypes.byref(active))
+        print([state(n) or active.value for n in range(2)])
     """
     # Asked of the driver: whatever torch is asked about a GPU makes a context there.
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120
+    )
     assert ended.returncode == 0 and ended.stdout.strip() == "[0, 1]", ended.stdout + ended.stderr
