@@ -164,6 +164,10 @@ impl<'a> File<'a> {
                     visit(Symbol::Coded { slot: ac, symbol, extra, extra_bits: u32::from(symbol & 15) });
                     match symbol {
                         0x00 => break,
+                        // Baseline has runs without a coefficient of 16 only; decoders take others for a block's end.
+                        _ if symbol & 15 == 0 && symbol != 0xF0 => {
+                            return Err(damaged("a run of zeros that baseline does not have"));
+                        }
                         _ => filled += usize::from(symbol >> 4) + 1,
                     }
                 }
@@ -413,6 +417,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_run_of_zeros_that_decoders_take_for_the_end_of_a_block_is_refused() {
+        // One grey block: DC code 0 is a difference of 0; AC code 00 a run of three zeros without a coefficient, 01 the
+        // end of the block.
+        let jpeg = b"\xFF\xD8\xFF\xC0\0\x0B\x08\0\x08\0\x08\x01\x01\x11\0\
+            \xFF\xC4\0\x14\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+            \xFF\xC4\0\x15\x10\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x30\0\
+            \xFF\xDA\0\x08\x01\x01\0\0\x3F\0\x0F\xFF\xD9";
+        let error = optimise_huffman(jpeg).expect_err("0x30 is no symbol of baseline");
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Decode, "a run of zeros that baseline does not have"));
     }
 
     #[test]
