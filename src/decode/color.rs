@@ -31,6 +31,11 @@ pub(super) fn eight_bits(value: u16) -> u8 {
     ((u32::from(value) * 255 + 32767) / 65535) as u8
 }
 
+/// The upper eight of sixteen bits, which Pillow takes where a PNG or TIFF file has colours or alpha.
+pub(super) fn upper_bits(value: u16) -> u8 {
+    (value >> 8) as u8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +44,13 @@ mod tests {
     fn sixteen_bits_are_scaled_and_rounded_not_clipped() {
         for (wide, narrow) in [(0, 0), (128, 0), (129, 1), (257, 1), (32767, 127), (32768, 128), (65535, 255)] {
             assert_eq!(eight_bits(wide), narrow, "{wide}");
+        }
+    }
+
+    #[test]
+    fn upper_bits_are_cut_off_not_rounded() {
+        for (wide, narrow) in [(0, 0), (255, 0), (256, 1), (32767, 127), (32768, 128), (65279, 254), (65535, 255)] {
+            assert_eq!(upper_bits(wide), narrow, "{wide}");
         }
     }
 

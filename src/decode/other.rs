@@ -48,18 +48,21 @@ pub(super) fn decode(
     let size = usize::try_from(decoder.total_bytes()).map_err(|_| too_large(info))?;
     let raw = room(raw, size);
     decoder.read_image(raw).map_err(|error| failed(error, info.format))?;
-    narrow(raw, color, options.mode, pixels)
+    // Colours and alpha as Pillow reads them from each format; grey it would clip, so that is scaled in all of them.
+    let upper = matches!(info.format, ImageFormat::Png | ImageFormat::Tiff) && color != ColorType::L16;
+    let to_eight = if upper { color::upper_bits } else { color::eight_bits };
+    narrow(raw, color, to_eight, options.mode, pixels)
 }
 
-/// Brings any of the crate's pixels to eight bits of RGB or grey.
-fn narrow(raw: &[u8], color: ColorType, mode: ColorMode, pixels: &mut Vec<u8>) -> Result<()> {
+/// Brings any of the crate's pixels to eight bits of RGB or grey, those of sixteen bits by `to_eight`.
+fn narrow(raw: &[u8], color: ColorType, to_eight: fn(u16) -> u8, mode: ColorMode, pixels: &mut Vec<u8>) -> Result<()> {
     let channels = usize::from(color.channel_count());
     let pixel_bytes = usize::from(color.bytes_per_pixel());
     let count = raw.len() / pixel_bytes.max(1);
     let pixels = room(pixels, count * usize::from(mode.channels()));
     let wide = |bytes: &[u8], channel: usize| -> u8 {
         match (pixel_bytes / channels.max(1), bytes.get(channel * 2..channel * 2 + 2)) {
-            (2, Some(&[low, high])) => color::eight_bits(u16::from_ne_bytes([low, high])),
+            (2, Some(&[low, high])) => to_eight(u16::from_ne_bytes([low, high])),
             _ => bytes.get(channel).copied().unwrap_or(0),
         }
     };
@@ -134,7 +137,7 @@ mod tests {
             [0_u16, 32768, 65535, 129, 7, 9, 1, 2].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let check = |raw: &[u8], color, mode, expected: &[u8]| {
             let mut pixels = Vec::new();
-            narrow(raw, color, mode, &mut pixels).unwrap();
+            narrow(raw, color, color::eight_bits, mode, &mut pixels).unwrap();
             assert_eq!(pixels, expected, "{color:?} {mode:?}");
         };
         check(&wide, ColorType::Rgba16, ColorMode::Rgb, &[0, 128, 255, 0, 0, 0]);
@@ -143,6 +146,31 @@ mod tests {
         check(&wide[2..4], ColorType::L16, ColorMode::Grey, &[128]);
         check(&[9, 0, 8, 255], ColorType::La8, ColorMode::Rgb, &[9, 9, 9, 8, 8, 8]);
         check(&[255, 0, 0, 9], ColorType::Rgba8, ColorMode::Grey, &[76]);
-        assert!(narrow(&[0; 12], ColorType::Rgb32F, ColorMode::Rgb, &mut Vec::new()).is_err());
+        assert!(narrow(&[0; 12], ColorType::Rgb32F, color::eight_bits, ColorMode::Rgb, &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn sixteen_bits_are_cut_in_png_and_tiff_colours_and_scaled_in_pnm_and_grey() {
+        use image::{DynamicImage, ImageBuffer, Luma, Rgb, Rgba};
+
+        let decoded = |image: &DynamicImage, crates, format| {
+            let mut bytes = Cursor::new(Vec::new());
+            image.write_to(&mut bytes, crates).unwrap();
+            let (bytes, options) = (bytes.into_inner(), DecodeOptions::default());
+            let (mut raw, mut pixels) = (Vec::new(), Vec::new());
+            let info = info(&bytes, format, &options).unwrap();
+            decode(&bytes, &info, &options, &mut raw, &mut pixels).unwrap();
+            pixels
+        };
+        let rgb = DynamicImage::from(ImageBuffer::from_pixel(1, 1, Rgb([255_u16, 33_000, 65_000])));
+        let rgba = DynamicImage::from(ImageBuffer::from_pixel(1, 1, Rgba([255_u16, 33_000, 65_000, 9])));
+        let grey = DynamicImage::from(ImageBuffer::from_pixel(1, 1, Luma([255_u16])));
+        let (png, tiff, pnm) = (image::ImageFormat::Png, image::ImageFormat::Tiff, image::ImageFormat::Pnm);
+        for picture in [&rgb, &rgba] {
+            assert_eq!(decoded(picture, png, ImageFormat::Png), [0, 128, 253]);
+            assert_eq!(decoded(picture, tiff, ImageFormat::Tiff), [0, 128, 253]);
+        }
+        assert_eq!(decoded(&rgb, pnm, ImageFormat::Pnm), [1, 128, 253]);
+        assert_eq!(decoded(&grey, png, ImageFormat::Png), [1, 1, 1]);
     }
 }
