@@ -40,6 +40,12 @@ fetch_crates() {
     cargo fetch --locked --quiet
 }
 
+# Prints a source that is newer than a file, if there is one.
+newer_sources() {
+    find Cargo.toml Cargo.lock src kernels bindings/python/Cargo.toml bindings/python/src \
+        \( -name "*.rs" -o -name "*.ptx" -o -name "Cargo.*" \) -newer "$1" -print -quit
+}
+
 # Builds brimful._native beside the package's Python sources: build_extension VENV [--release].
 # cargo alone is enough for that, so a demo needs no maturin; wheels are maturin's.
 build_extension() {
@@ -47,8 +53,12 @@ build_extension() {
     [ "${2:-}" != --release ] || profile=release
     target=$(cargo metadata --locked --offline --format-version 1 --no-deps |
         "$venv/bin/python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-    if [ "$profile" = release ] && [ ! -e "$target/release/lib_native.so" ]; then
-        say "building: three to six minutes the first time"
+    if [ "$profile" = release ]; then
+        if [ ! -e "$target/release/lib_native.so" ]; then
+            say "building: three to six minutes the first time"
+        elif [ -n "$(newer_sources "$target/release/lib_native.so")" ]; then
+            say "building what has changed"
+        fi
     fi
     local features=()
     case $FEATURES in *turbo*) features=(--features turbo) ;; esac
