@@ -50,6 +50,22 @@ pub(super) fn expand(pattern: &str, limit: usize) -> Result<Vec<String>> {
     Ok(words(&pieces))
 }
 
+/// Whether a brace has no partner, which is a slip more often than a name.
+pub(super) fn has_lone_brace(pattern: &str) -> bool {
+    let mut open = 0_usize;
+    let mut chars = pattern.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => _ = chars.next(),
+            '{' => open += 1,
+            '}' if open == 0 => return true,
+            '}' => open -= 1,
+            _ => {}
+        }
+    }
+    open > 0
+}
+
 /// `word` without its backslashes, what they protect kept.
 pub(super) fn unescape(word: &str) -> String {
     let mut text = String::with_capacity(word.len());

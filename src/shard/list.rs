@@ -108,6 +108,16 @@ impl Part<'_> {
         if Path::new(self.text).exists() {
             return self.take(Path::new(self.text), paths);
         }
+        self.find_expanded(paths).map_err(|error| match error.kind() {
+            // What a range makes is no help where the pattern itself is not what was meant.
+            ErrorKind::NotFound | ErrorKind::Io if brace::has_lone_brace(self.text) => {
+                error.with_hint("a brace in the pattern has no partner, so it is taken as a letter of the name")
+            }
+            _ => error,
+        })
+    }
+
+    fn find_expanded(&self, paths: &mut Vec<PathBuf>) -> Result<()> {
         let words = brace::expand(self.text, EXPANSIONS_MAX.saturating_sub(paths.len()))?;
         let count = words.len();
         for (number, word) in words.iter().enumerate() {
@@ -270,6 +280,23 @@ mod tests {
         folder.check("~**/*.tgz", &["d/e.tgz"]);
         folder.check("file:~a.tar", &["a.tar"]);
         folder.check("file://~a.tar", &["a.tar"]);
+    }
+
+    #[test]
+    fn a_brace_without_a_partner_is_hinted_at_where_nothing_is_found() {
+        let folder = Folder::with(&["a{.tar", "0.tar"]);
+        folder.check("~a{.tar", &["a{.tar"]);
+        for (pattern, hinted) in [
+            ("~{0..3.tar", true),
+            ("~0..3}.tar", true),
+            ("~{0..1}}.tar", true),
+            ("~{*.tar", true),
+            (r"~\{b.tar", false),
+        ] {
+            let error = folder.find(pattern).unwrap_err();
+            let has = error.hint().is_some_and(|hint| hint.contains("no partner"));
+            assert_eq!((error.kind(), has), (ErrorKind::NotFound, hinted), "{pattern}");
+        }
     }
 
     #[test]
