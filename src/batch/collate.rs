@@ -86,12 +86,7 @@ pub fn collate(rows: Vec<RowValue>, pool: &Arc<BufferPool>) -> Result<Column> {
 /// JSON scalars count as the numbers and texts they are.
 fn plain(value: Value) -> Value {
     match value {
-        Value::Json(serde_json::Value::String(text)) => Value::Text(text),
-        Value::Json(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
-            (Some(int), _) => Value::Int(int),
-            (None, Some(float)) => Value::Float(float),
-            (None, None) => Value::Json(serde_json::Value::Number(number)),
-        },
+        Value::Json(value) => value.into(),
         other => other,
     }
 }

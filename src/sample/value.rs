@@ -48,7 +48,7 @@ impl FieldKind {
 pub enum Value {
     /// An integer.
     Int(i64),
-    /// A number that is no integer, or too large for one.
+    /// A number that is no integer.
     Float(f64),
     /// Text.
     Text(String),
@@ -135,8 +135,8 @@ impl Value {
     /// Reads a field by its extension (lower case); with a path, the value that lies there in a JSON document.
     ///
     /// # Errors
-    /// [`ErrorKind::FieldValue`] naming the field, when the bytes are not what the extension promises or nothing lies at
-    /// the path.
+    /// [`ErrorKind::FieldValue`] naming the field, when the bytes are not what the extension promises, nothing lies at the
+    /// path, or an integer does not fit: 64 bits with a sign, inside lists and objects of JSON also without one.
     pub fn read(ext: &str, bytes: &Bytes, path: Option<&JsonPath>) -> Result<Self> {
         Self::read_as(FieldKind::of(ext), bytes, path).map_err(|error| error.in_field(ext))
     }
@@ -159,15 +159,15 @@ impl Value {
     }
 }
 
-/// JSON's numbers and strings become plain values; integers beyond 64 bits with a sign become floats.
+/// JSON's numbers and strings become plain values; an integer too large for [`Value::Int`] stays JSON, and exact.
 impl From<serde_json::Value> for Value {
     fn from(value: serde_json::Value) -> Self {
         match value {
             serde_json::Value::String(text) => Self::Text(text),
             serde_json::Value::Number(number) => match (number.as_i64(), number.as_f64()) {
                 (Some(int), _) => Self::Int(int),
-                (None, Some(float)) => Self::Float(float),
-                (None, None) => Self::Json(number.into()),
+                (None, Some(float)) if !number.is_u64() => Self::Float(float),
+                _ => Self::Json(number.into()),
             },
             value => Self::Json(value),
         }
@@ -206,18 +206,96 @@ fn parse_json(bytes: &[u8], path: Option<&JsonPath>) -> Result<Value> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let document: serde_json::Value =
         serde_json::from_slice(bytes).map_err(|error| refuse("the JSON cannot be read").with_source(error))?;
-    let Some(path) = path else { return Ok(document.into()) };
-    let value = path.find(&document).ok_or_else(|| {
+    let value = match path {
+        Some(path) => at_path(&document, path)?,
+        None => &document,
+    };
+    refuse_wide_integers(value, bytes)?;
+    Ok(if path.is_some() { value.clone() } else { document }.into())
+}
+
+/// The parser makes floats of integers that it cannot hold, which would change labels and identifiers without a word.
+/// Only what was asked for is looked at: a wide integer elsewhere in `document` does no harm.
+fn refuse_wide_integers(value: &serde_json::Value, document: &[u8]) -> Result<()> {
+    let refuse = |integer: &str| {
+        let excerpt = excerpt(integer.as_bytes());
+        Err(refuse(format!("the integer {excerpt} does not fit into 64 bits")).with_hint("store it as a string"))
+    };
+    if let serde_json::Value::Number(number) = value
+        && number.is_u64()
+        && !number.is_i64()
+    {
+        return refuse(&number.to_string());
+    }
+    for integer in wide_integers(document) {
+        if integer.parse().is_ok_and(|float| holds_float(value, float)) {
+            return refuse(integer);
+        }
+    }
+    Ok(())
+}
+
+/// The integers of a sound JSON document that fit into 64 bits neither with nor without a sign, as they are written.
+fn wide_integers(document: &[u8]) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = document.get(at) {
+        let rest = &document[at..];
+        at += match byte {
+            b'"' => string_len(rest),
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+                let len = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+                let digits = rest[..len].strip_prefix(b"-").unwrap_or(&rest[..len]);
+                // Nineteen digits are the fewest that can be too many.
+                if digits.len() >= 19 && digits.iter().all(u8::is_ascii_digit) {
+                    let number = std::str::from_utf8(&rest[..len]).unwrap_or_default();
+                    if number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                        found.push(number);
+                    }
+                }
+                len
+            }
+            _ => 1,
+        };
+    }
+    found
+}
+
+/// Length of the JSON string that `text` begins with, its quotes included.
+fn string_len(text: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// Whether a float lies anywhere in `value`; the parser has limited its depth.
+fn holds_float(value: &serde_json::Value, float: f64) -> bool {
+    match value {
+        serde_json::Value::Number(number) => number.is_f64() && number.as_f64() == Some(float),
+        serde_json::Value::Array(values) => values.iter().any(|value| holds_float(value, float)),
+        serde_json::Value::Object(members) => members.values().any(|value| holds_float(value, float)),
+        _ => false,
+    }
+}
+
+fn at_path<'a>(document: &'a serde_json::Value, path: &JsonPath) -> Result<&'a serde_json::Value> {
+    path.find(document).ok_or_else(|| {
         let error = refuse(format!("nothing lies at '{}' in the JSON document", path.as_str()));
-        match &document {
+        match document {
             serde_json::Value::Object(map) => {
                 let names: Vec<&str> = map.keys().take(8).map(String::as_str).collect();
                 error.with_hint(format!("the document begins with the names {}", names.join(", ")))
             }
             _ => error,
         }
-    })?;
-    Ok(value.clone().into())
+    })
 }
 
 /// The beginning of a value for a message.
@@ -301,13 +379,47 @@ mod tests {
         let check = |bytes, expected| assert_eq!(read("json", bytes).unwrap(), expected, "{bytes:?}");
         check(b"5", Value::Int(5));
         check(b"5.5", Value::Float(5.5));
-        check(b"18446744073709551615", Value::Float(18_446_744_073_709_551_615.0));
+        check(b"1e30", Value::Float(1e30));
         check(b"\"a\"", Value::Text("a".into()));
         check(b"\xef\xbb\xbf true", Value::Json(json!(true)));
         check(b"{\"a\": [1]}", Value::Json(json!({"a": [1]})));
         assert_eq!(read("json", b"{").unwrap_err().kind(), ErrorKind::FieldValue);
         let deep = Bytes::from("[".repeat(100_000));
         assert_eq!(Value::read("json", &deep, None).unwrap_err().kind(), ErrorKind::FieldValue);
+    }
+
+    #[test]
+    fn json_integers_are_exact_or_refused() {
+        let check = |bytes: &'static [u8], path: Option<&str>, expected: Option<Value>| {
+            let path = path.and_then(JsonPath::parse);
+            let value = Value::read("json", &Bytes::from_static(bytes), path.as_ref());
+            match expected {
+                Some(expected) => assert_eq!(value.unwrap(), expected, "{}", bytes.escape_ascii()),
+                None => {
+                    let error = value.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::FieldValue);
+                    assert!(error.to_string().contains("does not fit into 64 bits"), "{error}");
+                }
+            }
+        };
+        check(b"9223372036854775807", None, Some(Value::Int(i64::MAX)));
+        check(b"-9223372036854775808", None, Some(Value::Int(i64::MIN)));
+        for wide in [
+            &b"9223372036854775808"[..],
+            b"18446744073709551616",
+            b"-9223372036854775809",
+            b"[1, -1e3, {\"a\": 18446744073709551616}]",
+        ] {
+            check(wide, None, None);
+        }
+        check(b"[18446744073709551615]", None, Some(Value::Json(json!([u64::MAX]))));
+        check(b"18446744073709551616.0", None, Some(Value::Float(18_446_744_073_709_551_616.0)));
+        check(b"[1844674407370955161600e1]", None, Some(Value::Json(json!([1_844_674_407_370_955_161_600e1]))));
+        let document = b"{\"big\": 18446744073709551616, \"a\": 3, \"text\": \"\\\" 18446744073709551617\"}";
+        check(document, Some("a"), Some(Value::Int(3)));
+        check(document, Some("text"), Some(Value::Text("\" 18446744073709551617".into())));
+        check(document, Some("big"), None);
+        check(document, None, None);
     }
 
     #[test]
