@@ -58,8 +58,7 @@ pub use stats::{Bottleneck, DeviceStats, Stage, StageStats, Stats};
 
 use crate::batch::{BufferPool, Column, PageableAllocator};
 use crate::device::{Device, DeviceRow};
-use crate::sample::{EpochPlan, Shuffle};
-use crate::transform::SampleRng;
+use crate::sample::EpochPlan;
 use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
 use gpu::GpuPath;
@@ -90,7 +89,7 @@ pub struct Loader {
 struct Shared {
     dataset: Dataset,
     config: LoaderConfig,
-    /// See [`fingerprint`]: made once, since every state carries it.
+    /// See [`resume::fingerprint`]: made once, since every state carries it.
     fingerprint: u64,
     quarantine: Arc<Quarantine>,
     losses: Arc<Losses>,
@@ -165,7 +164,7 @@ impl Loader {
     ) -> Result<Self> {
         let notices = Arc::new(Notices::new());
         let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine, Arc::clone(&notices))?);
-        let fingerprint = fingerprint(&dataset, &config);
+        let fingerprint = resume::fingerprint(&dataset, &config, config.shuffle);
         Ok(Self {
             shared: Arc::new(Shared {
                 dataset,
@@ -316,39 +315,41 @@ impl Loader {
     /// Makes the next epoch go on where `state` was taken: at once through an index; a stream is read again up to there.
     ///
     /// # Errors
-    /// [`StateMismatch`](crate::ErrorKind::StateMismatch) when it belongs to another seed, data set or version.
+    /// [`StateMismatch`](crate::ErrorKind::StateMismatch) when it belongs to another seed, data set, order or version, or
+    /// its position lies beyond the epoch.
     pub fn load_state(&self, state: &State) -> Result<()> {
         let config = &self.shared.config;
-        let position = state.position_under(config.split, config.seed, self.shared.fingerprint)?;
+        let mismatch =
+            |message: String, hint: &str| Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint.to_owned()));
+        if let Some(shuffle) = resume::other_shuffle(&self.shared.dataset, config, state.fingerprint) {
+            let (theirs, ours) = (resume::shuffle_text(shuffle), resume::shuffle_text(config.shuffle));
+            let message =
+                format!("the saved state was made {theirs}, this loader reads {ours}: the shards are the same");
+            return mismatch(message, "build the loader with the same shuffling");
+        }
+        let mut position = state.position_under(config.split, config.seed, self.shared.fingerprint)?;
+        if let Some(index) = self.shared.dataset.index() {
+            let ranks = usize::try_from(state.world_size).unwrap_or(usize::MAX).max(1);
+            let most = index.len().div_ceil(ranks);
+            if state.position > most as u64 {
+                let message = format!("the saved position {} lies beyond the epoch's {most} samples", state.position);
+                return mismatch(message, "start the epoch anew, or load the state as it was saved");
+            }
+            // Where ranks had samples twice to have equal numbers, all of them together had more than there are.
+            position = position.min(index.len().div_ceil(config.split.world_size.max(1)));
+        }
         if self.shared.dataset.index().is_none() && state.world_size != config.split.world_size as u64 {
             let message = format!(
                 "the saved state is of {} ranks, and a stream cannot be shared out anew in mid-epoch among {}",
                 state.world_size, config.split.world_size
             );
             let hint = "resume with the same number of ranks, or at the start of an epoch";
-            return Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint));
+            return mismatch(message, hint);
         }
         *self.shared.place() =
             Place { epoch: state.epoch, position, delivered_epoch: state.epoch, delivered: position };
         Ok(())
     }
-}
-
-/// A number that changes with the data set and with everything that decides the order of its samples.
-fn fingerprint(dataset: &Dataset, config: &LoaderConfig) -> u64 {
-    let (kind, window) = match config.shuffle {
-        Shuffle::None => (0, 0),
-        Shuffle::Global => (1, 0),
-        Shuffle::Window { shards } => (2, shards as u64),
-    };
-    let mut parts = vec![dataset.fingerprint(), kind, window];
-    if dataset.index().is_none() {
-        parts.push(config.shuffle_samples as u64);
-        let bytes = dataset.paths().iter().flat_map(|path| path.as_os_str().as_encoded_bytes());
-        parts.extend(bytes.map(|&byte| u64::from(byte)));
-    }
-    // Any mixer does that is the same in every version; the sample's random stream is one.
-    parts.into_iter().fold(0, |mixed, part| SampleRng::new(mixed, part, 0).next_u64())
 }
 
 impl Shared {

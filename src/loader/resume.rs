@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sample::Split;
+use super::builder::LoaderConfig;
+use super::dataset::Dataset;
+use crate::sample::{Shuffle, Split};
+use crate::transform::SampleRng;
 use crate::{Error, ErrorKind, Result};
 
 /// The place of a loader between two samples.
@@ -51,14 +54,54 @@ impl State {
         }
         if self.fingerprint != fingerprint {
             return mismatch(
-                "the saved state belongs to other shards, or these were changed".to_owned(),
-                "start the epoch anew, or use the shards it was saved with",
+                "the saved state belongs to other shards or another order, or the shards were changed".to_owned(),
+                "start the epoch anew, or use the shards and the shuffling it was saved with",
             );
         }
         let all = u128::from(self.position) * u128::from(self.world_size.max(1));
         usize::try_from(all / split.world_size.max(1) as u128)
             .map_err(|_| Error::new(ErrorKind::StateMismatch, "the saved position is beyond any data set"))
     }
+}
+
+/// The largest shuffle window that is tried to tell a state of another order from one of other shards.
+const WINDOWS_TRIED: usize = 4096;
+
+/// How samples are shuffled, behind a verb.
+pub(super) fn shuffle_text(shuffle: Shuffle) -> String {
+    match shuffle {
+        Shuffle::None => "in stored order".to_owned(),
+        Shuffle::Global => "with all samples shuffled".to_owned(),
+        Shuffle::Window { shards } => format!("with a shuffle window of {shards} shards"),
+    }
+}
+
+/// A number that changes with the data set and with everything that decides the order of its samples.
+pub(super) fn fingerprint(dataset: &Dataset, config: &LoaderConfig, shuffle: Shuffle) -> u64 {
+    let (kind, window) = match shuffle {
+        Shuffle::None => (0, 0),
+        Shuffle::Global => (1, 0),
+        Shuffle::Window { shards } => (2, shards as u64),
+    };
+    let mut parts = vec![dataset.fingerprint(), kind, window];
+    if dataset.index().is_none() {
+        parts.push(config.shuffle_samples as u64);
+        let bytes = dataset.paths().iter().flat_map(|path| path.as_os_str().as_encoded_bytes());
+        parts.extend(bytes.map(|&byte| u64::from(byte)));
+    }
+    // Any mixer does that is the same in every version; the sample's random stream is one.
+    parts.into_iter().fold(0, |mixed, part| SampleRng::new(mixed, part, 0).next_u64())
+}
+
+/// How the same data set is shuffled under a fingerprint that is not this loader's; `None` for other shards, and for
+/// streams, whose fingerprints have more parts.
+pub(super) fn other_shuffle(dataset: &Dataset, config: &LoaderConfig, wanted: u64) -> Option<Shuffle> {
+    if dataset.index().is_none() || fingerprint(dataset, config, config.shuffle) == wanted {
+        return None;
+    }
+    let windows = (1..=WINDOWS_TRIED).map(|shards| Shuffle::Window { shards });
+    let mut shuffles = [Shuffle::None, Shuffle::Global].into_iter().chain(windows);
+    shuffles.find(|&shuffle| fingerprint(dataset, config, shuffle) == wanted)
 }
 
 #[cfg(test)]

@@ -144,6 +144,31 @@ fn a_state_of_another_order_is_refused() {
     for shuffle in [Shuffle::None, Shuffle::Window { shards: 2 }] {
         let error = data.loader(|b| b.shuffle(shuffle)).load_state(&state).unwrap_err();
         assert_eq!(error.kind(), brimful::ErrorKind::StateMismatch);
+        assert!(error.to_string().contains("was made with all samples shuffled"), "{error}");
+    }
+    let windowed = data.loader(|b| b.shuffle(Shuffle::Window { shards: 7 })).state();
+    let error = data.loader(|b| b).load_state(&windowed).unwrap_err();
+    assert!(error.to_string().contains("was made with a shuffle window of 7 shards"), "{error}");
+    let error = made(&[21]).loader(|b| b.shuffle(Shuffle::Global)).load_state(&state).unwrap_err();
+    assert!(error.to_string().contains("belongs to other shards"), "{error}");
+}
+
+#[test]
+fn a_position_beyond_the_epoch_is_refused_and_its_very_end_is_not() {
+    let data = made(&[20]);
+    let loader = data.loader(|b| b);
+    let state = loader.state();
+    let at = |position, world_size| brimful::loader::State { position, world_size, ..state };
+    for (position, world_size) in [(20, 1), (7, 3), (3, 8)] {
+        loader.load_state(&at(position, world_size)).unwrap();
+        // What was padded for equal ranks does not make a place that cannot be loaded again.
+        loader.load_state(&loader.state()).unwrap();
+    }
+    for (position, world_size) in [(21, 1), (8, 3), (1_000_000_000, 1), (1, u64::MAX - 1), (u64::MAX, 0)] {
+        let refused = loader.load_state(&at(position, world_size)).map_err(|error| error.kind());
+        // One sample a rank is what more ranks than samples have.
+        let expected = if position == 1 { Ok(()) } else { Err(brimful::ErrorKind::StateMismatch) };
+        assert_eq!(refused, expected, "{position} of {world_size}");
     }
 }
 

@@ -167,7 +167,7 @@ class Controls:
         """Makes the next `iter()` go on where `state_dict` was taken; a stream is read again up to there.
 
         Raises:
-            StateMismatchError: if it was taken with another seed or of other shards.
+            StateMismatchError: if it was taken with another seed or order or of other shards, or lies beyond the epoch.
         """
         try:
             self._native().load_state(**state_dict)
