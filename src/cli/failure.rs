@@ -11,6 +11,8 @@ pub(super) enum Outcome {
     Done,
     /// It went through, but some of its inputs were bad; each was told when it was met.
     SomeBad,
+    /// Nothing came of any input; each was told when it was met.
+    AllBad,
 }
 
 impl Outcome {
@@ -25,6 +27,7 @@ pub(super) fn exit_code(result: anyhow::Result<Outcome>) -> u8 {
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::SomeBad) => 1,
+        Ok(Outcome::AllBad) => 2,
         // The reader of our output has seen enough: no failure.
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {

@@ -57,12 +57,14 @@ pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outco
                 names.push(name_of(path));
                 indexes.push(index);
             }
-            Err(error) if paths.len() == 1 => return Err(error.into()),
             Err(error) => {
                 bad = true;
                 report(&error.into());
             }
         }
+    }
+    if indexes.is_empty() {
+        return Ok(Outcome::AllBad);
     }
     let summary = Summary::of(indexes, &names, seconds, cache, files, &mut bad)?;
     output.document(&args.document, &summary, |output| summary.print(output))?;

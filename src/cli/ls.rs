@@ -15,23 +15,24 @@ use crate::shard::ShardOptions;
 pub(super) fn run(args: &LsArgs, output: &mut Output) -> anyhow::Result<Outcome> {
     let options = shards::options(&args.read);
     let paths = shards::paths(&args.shards)?;
-    let mut bad = 0;
+    let (mut bad, mut lost) = (false, 0);
     for path in &paths {
         match list(path, &options, args, output) {
-            Ok(damaged) => bad += usize::from(damaged),
-            // A single shard that cannot be opened leaves nothing to list.
-            Err(error) if paths.len() == 1 || !error.is::<crate::Error>() => return Err(error),
+            Ok(Outcome::Done) => {}
+            Ok(Outcome::SomeBad) => bad = true,
+            Ok(Outcome::AllBad) => lost += 1,
+            Err(error) if !error.is::<crate::Error>() => return Err(error),
             Err(error) => {
                 report(&error);
-                bad += 1;
+                lost += 1;
             }
         }
     }
-    Ok(Outcome::bad_if(bad > 0))
+    Ok(if lost == paths.len() { Outcome::AllBad } else { Outcome::bad_if(bad || lost > 0) })
 }
 
-/// Lists one shard; `true` if it is damaged.
-fn list(path: &Path, options: &ShardOptions, args: &LsArgs, output: &mut Output) -> anyhow::Result<bool> {
+/// Lists one shard.
+fn list(path: &Path, options: &ShardOptions, args: &LsArgs, output: &mut Output) -> anyhow::Result<Outcome> {
     let listing = Listing::read(path, options)?;
     for sample in listing.samples.iter() {
         let line = Line(sample);
@@ -44,7 +45,9 @@ fn list(path: &Path, options: &ShardOptions, args: &LsArgs, output: &mut Output)
     }
     // What is listed stands before what is told about it, also where both go to one terminal.
     output.flush()?;
-    Ok(listing.tell_damage())
+    let nothing = listing.is_lost();
+    let bad = listing.tell_damage();
+    Ok(if nothing { Outcome::AllBad } else { Outcome::bad_if(bad) })
 }
 
 /// One sample as a line.

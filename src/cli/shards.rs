@@ -63,6 +63,11 @@ impl Listing {
         Ok(Self { shard, samples, scan, error })
     }
 
+    /// Whether the damage stands before every sample.
+    pub(super) fn is_lost(&self) -> bool {
+        self.error.is_some() && self.samples.is_empty()
+    }
+
     /// Tells on standard error what is wrong with the shard; `true` if anything is lost.
     pub(super) fn tell_damage(self) -> bool {
         let mut bad = tell_scan(self.shard.name(), &self.scan);
@@ -111,7 +116,11 @@ pub(super) fn tell_grouping(grouping: &GroupReport) -> bool {
     for warning in grouping.warnings() {
         warn(&warning);
     }
-    grouping.duplicate_fields > 0
+    let refused = grouping.duplicate_fields > 0;
+    if refused {
+        warn("a loader refuses shards in which a field is given twice");
+    }
+    refused
 }
 
 /// Warns of samples that a loader left out; `true` if there are any.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::archive::{SAMPLE_BYTES, damaged, samples};
+use crate::archive::{SAMPLE_BYTES, archive, damaged, samples};
 use crate::program::{Program, Run, assert_document};
 
 #[test]
@@ -32,6 +32,31 @@ fn a_bad_shard_does_not_keep_the_others_back() {
     run.tells_error("a-0.tar");
     assert_eq!(run.json()["samples"], 2);
     program.run(&["index", "a-0.tar"]).ends_with(2).tells_error("a-0.tar");
+}
+
+#[test]
+fn where_every_shard_is_bad_the_commands_fail_however_many_there_are() {
+    let program = Program::new();
+    program.write("a-0.tar", &damaged(1, 0));
+    program.write("a-1.tar", b"no archive at all");
+    program.write("good.tar", &samples(1));
+    for command in ["index", "ls"] {
+        for shards in [&["a-0.tar"][..], &["a-1.tar"], &["a-0.tar", "a-1.tar"]] {
+            let run = program.run(&[&[command], shards].concat()).ends_with(2);
+            assert_eq!(run.stderr.matches("error: ").count(), shards.len(), "{}", run.stderr);
+        }
+        program.run(&[command, "a-0.tar", "a-1.tar", "good.tar"]).ends_with(1);
+    }
+}
+
+#[test]
+fn a_field_given_twice_has_the_exit_code_that_it_has_when_listed() {
+    let program = Program::new();
+    program.write("a.tar", &archive(&[("0.jpg", b"a"), ("0.jpg", b"b")]));
+    for command in ["index", "ls"] {
+        let run = program.run(&[command, "a.tar"]).ends_with(1);
+        assert!(run.stderr.contains("a loader refuses shards"), "{}", run.stderr);
+    }
 }
 
 #[test]
