@@ -58,6 +58,11 @@ impl Outcome {
     }
 }
 
+/// A key as the corpus writes it down: where it is text, without the escapes that ours has.
+fn as_recorded(key: &brimful::sample::Key) -> String {
+    key.to_str().map_or_else(|| key.to_string(), str::to_owned)
+}
+
 /// A sample as the corpus writes it down: its key, and its fields with their sizes by extension.
 type Sample = (String, BTreeMap<String, u64>);
 
@@ -67,7 +72,7 @@ fn samples(members: &[Member]) -> Result<Vec<Sample>, Error> {
         .map(|sample| {
             let sample = sample?;
             let fields = sample.fields.iter().map(|field| (field.ext.to_string(), field.value.size)).collect();
-            Ok((sample.key.to_string(), fields))
+            Ok((as_recorded(&sample.key), fields))
         })
         .collect()
 }

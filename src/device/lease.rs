@@ -9,14 +9,14 @@ use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::handover::Handover;
 use super::ring::Room;
-use super::stream::{DeviceMemory, Gpu, StreamHandle, failed};
+use super::stream::{DeviceMemory, Gpu, KeepCurrent, StreamHandle, failed};
 use crate::Result;
 use crate::batch::{DeviceArray, Dtype};
 
 /// Room for one batch on the GPU.
 #[derive(Debug)]
 pub struct Slot {
-    // Declared before the memory: it is freed in the order of the copy stream, after what `drop` makes that wait for.
+    /// Freed in the order of the copy stream, after what `drop` makes that wait for.
     memory: DeviceMemory,
     stream: Arc<CudaStream>,
     order: Handover<CudaEvent>,
@@ -64,8 +64,10 @@ impl Room for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // A GPU that is gone has no work that could still read the memory.
-        let _ = self.reclaim();
+        if self.reclaim().is_err() {
+            // Work that nobody can wait for may still read it.
+            self.memory.abandon();
+        }
     }
 }
 
@@ -110,6 +112,7 @@ impl Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
+        let _keep = KeepCurrent::here();
         if let Some(slot) = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // The ring may be gone, with its loader: then the slot ends here.
             let _ = self.give_back.send(slot);
@@ -152,6 +155,7 @@ impl DeviceTensor {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the stream cannot wait, as while it is captured into a
     /// graph.
     pub fn lend(&self, stream: StreamHandle) -> Result<Lease> {
+        let _keep = KeepCurrent::here();
         let is_complete = self.filled.with(|slot| slot.order.lend(stream)).transpose()?.unwrap_or(true);
         self.filled.ready.lent.fetch_add(1, Ordering::Relaxed);
         self.filled.ready.early.fetch_add(u64::from(!is_complete), Ordering::Relaxed);
@@ -207,6 +211,7 @@ pub struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        let _keep = KeepCurrent::here();
         self.filled.with(|slot| slot.order.end(self.stream));
     }
 }

@@ -28,6 +28,7 @@ impl Gpu {
             let hint = "device=\"cuda:0\" is the first; CUDA_VISIBLE_DEVICES decides which ones are seen";
             return Err(Error::new(ErrorKind::Device, message).with_hint(hint));
         }
+        let _keep = KeepCurrent::here();
         let context = CudaContext::new(ordinal).map_err(|error| failed("cannot open a context on the GPU", error))?;
         // SAFETY: tracking orders slices of the crate across streams; this library makes no such slice, and orders
         // its own memory by its own events.
@@ -70,6 +71,7 @@ impl Gpu {
     /// # Errors
     /// [`ErrorKind::Device`] when the driver refuses.
     pub fn with_context<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let _keep = KeepCurrent::here();
         self.bind()?;
         let former = exchange_capture_mode(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED)?;
         let done = work();
@@ -197,8 +199,19 @@ impl DeviceMemory {
     }
 }
 
+impl DeviceMemory {
+    /// Leaves the memory to the end of the process: for where nobody knows whether it is still read.
+    pub fn abandon(&mut self) {
+        self.ptr = 0;
+    }
+}
+
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        if self.ptr == 0 {
+            return;
+        }
+        let _keep = KeepCurrent::here();
         let context = self.stream.context();
         // At the end of the process the driver may be gone, and the memory with it.
         if context.bind_to_thread().is_err() {
@@ -213,6 +226,31 @@ impl Drop for DeviceMemory {
                 false => result::free_sync(self.ptr),
             }
         };
+    }
+}
+
+/// Gives the calling thread back, when dropped, the context that was current on it: whoever trains on one GPU must not
+/// find itself on another after a batch came from there.
+#[derive(Debug)]
+pub struct KeepCurrent {
+    former: Option<sys::CUcontext>,
+}
+
+impl KeepCurrent {
+    /// Notes the context that is current now; for threads that are not ours, once CUDA is in use.
+    #[must_use]
+    pub fn here() -> Self {
+        Self { former: result::ctx::get_current().ok().map(|current| current.unwrap_or(std::ptr::null_mut())) }
+    }
+}
+
+impl Drop for KeepCurrent {
+    fn drop(&mut self) {
+        if let Some(former) = self.former {
+            // SAFETY: it was current on this thread when this value was made, or there was none. Whoever destroys a
+            // context meanwhile gets an error status here, which is dropped.
+            let _ = unsafe { result::ctx::set_current(former) };
+        }
     }
 }
 
@@ -283,6 +321,13 @@ impl StreamHandle {
 impl OrderEvent for CudaEvent {
     fn record(&self, stream: StreamHandle) -> Result<()> {
         self.context().bind_to_thread().map_err(|error| failed("the GPU's context is gone", error))?;
+        // A stream that is being captured takes the event into its graph, where it marks no point in time.
+        // SAFETY: the stream exists by the invariant of its handle.
+        let status = unsafe { result::stream::is_capturing(stream.as_raw()) };
+        match status.map_err(|error| failed("a stream does not answer", error))? {
+            sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE => {}
+            _ => return Err(Error::new(ErrorKind::Device, "the stream is being captured into a CUDA graph")),
+        }
         // SAFETY: the event lives in `self`; the stream exists by the invariant of its handle.
         unsafe { result::event::record(self.cu_event(), stream.as_raw()) }
             .map_err(|error| failed("cannot record an event on a stream", error))

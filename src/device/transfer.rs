@@ -131,14 +131,17 @@ impl Transfer {
     ) -> Result<Vec<Column>> {
         let (places, room) = self.places(&columns, is_image);
         let mut slot = self.take_slot(room, is_stopped)?;
-        slot.reclaim()?;
-        let mut flight = self.begin_flight(&columns, is_image, &rows)?;
+        let flight = slot.reclaim().and_then(|()| self.begin_flight(&columns, is_image, &rows));
+        let mut flight = match flight {
+            Ok(flight) => flight,
+            Err(error) => return Err(self.unused(slot, error)),
+        };
         let begun = self.begin(&slot, &columns, is_image, &places, &rows, &mut flight);
         let begun = begun.and_then(|()| slot.complete()).and_then(|()| self.record(&flight.events.1));
         if let Err(error) = begun {
-            // What was begun reads host memory that is about to be given up.
+            // What was begun reads host memory that is about to be given up, and writes the slot.
             let _ = self.stream.synchronize();
-            return Err(error);
+            return Err(self.unused(slot, error));
         }
         let filled = Filled::new(self.gpu.clone(), slot, Arc::clone(&self.readiness), self.ring().give_back());
         flight.rows = rows.into_iter().map(|(_, row)| row).collect();
@@ -175,8 +178,10 @@ impl Transfer {
             if !is_over && !must_wait {
                 break;
             }
+            // Waits if the copy is not over: only then may what it reads be given back, so the flight stays whole and in
+            // its place until then.
+            let took_ms = flight.took_ms()?;
             let Some(Flight { events, bytes, scratch, .. }) = self.flights.pop_front() else { break };
-            let took_ms = events.0.elapsed_ms(&events.1).map_err(|error| failed("a copy to the GPU failed", error))?;
             copied.batches += 1;
             copied.bytes += bytes as u64;
             copied.time += Duration::from_secs_f32(took_ms.max(0.0) / 1e3);
@@ -203,8 +208,14 @@ impl Transfer {
     }
 
     fn take_slot(&self, room: usize, is_stopped: &dyn Fn() -> bool) -> Result<Slot> {
-        self.ring()
-            .take(room.max(self.spec.room), PATIENCE, is_stopped, |room| Slot::new(&self.gpu, &self.stream, room))
+        let make = |room| Slot::new(&self.gpu, &self.stream, room);
+        Ring::take(&self.slots, room.max(self.spec.room), PATIENCE, is_stopped, make)
+    }
+
+    /// Gives a slot back that no batch went into.
+    fn unused(&self, slot: Slot, error: Error) -> Error {
+        let _ = self.ring().give_back().send(slot);
+        error
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring<Slot>> {
@@ -409,6 +420,11 @@ struct Flight {
 }
 
 impl Flight {
+    /// Waits for the end of the copies; how long they took, kernels included.
+    fn took_ms(&self) -> Result<f32> {
+        self.events.0.elapsed_ms(&self.events.1).map_err(|error| failed("a copy to the GPU failed", error))
+    }
+
     /// Begins to copy a few bytes by way of the page-locked scratch memory.
     fn send(&mut self, bytes: &[u8], to: &DeviceMemory, offset: usize, stream: &CudaStream) -> Result<()> {
         let (from, end) = (self.scratch_used, self.scratch_used + bytes.len());

@@ -13,7 +13,12 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) enum Row {
     /// The values of its columns that are no images, in column order, and whether it stands in for a bad sample.
-    Good { values: Vec<RowValue>, is_replacement: bool },
+    Good {
+        values: Vec<RowValue>,
+        is_replacement: bool,
+        /// Its pixels in the first image column, where they are on the GPU and not in the host buffer.
+        on_device: Option<DeviceRow>,
+    },
     /// It was left out.
     Skipped,
     /// It ends the batch.
@@ -39,8 +44,6 @@ pub(crate) struct Assembly {
     is_image: Arc<[bool]>,
     names: Arc<[String]>,
     images: Vec<ImageColumn>,
-    /// Rows of the first image column whose pixels are on the GPU already.
-    on_device: Mutex<Vec<(usize, DeviceRow)>>,
     rows: Vec<OnceLock<Row>>,
     ordinals: Vec<OnceLock<u64>>,
     discarded: AtomicBool,
@@ -84,7 +87,6 @@ impl Assembly {
             is_image: Arc::clone(&plan.is_image),
             names: Arc::clone(&plan.names),
             images: images.collect::<Result<_>>()?,
-            on_device: Mutex::default(),
             rows: (0..rows).map(|_| OnceLock::new()).collect(),
             ordinals: (0..rows).map(|_| OnceLock::new()).collect(),
             discarded: AtomicBool::new(false),
@@ -94,12 +96,6 @@ impl Assembly {
     /// The place of the `n`-th image column.
     pub(crate) fn images(&self, n: usize) -> &ImageColumn {
         &self.images[n]
-    }
-
-    /// Says that the pixels of `row`, in the first image column, are on the GPU and not in its host buffer.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has such rows"))]
-    pub(crate) fn put_on_device(&self, row: usize, pixels: DeviceRow) {
-        self.on_device.lock().unwrap_or_else(PoisonError::into_inner).push((row, pixels));
     }
 
     /// Says what became of `row`; later words on the same row are ignored.
@@ -131,13 +127,16 @@ impl Assembly {
         let mut samples = Vec::with_capacity(self.rows.len());
         let mut values = Vec::with_capacity(self.rows.len());
         let (mut planned, mut replaced) = (0, 0);
+        let mut rows_on_device = Vec::new();
         for (row, (outcome, ordinal)) in self.rows.into_iter().zip(self.ordinals).enumerate() {
             match outcome.into_inner() {
                 None => {}
                 Some(Row::Failed(error)) => return Err(error),
                 Some(Row::Skipped) => planned += 1,
-                Some(Row::Good { values: row_values, is_replacement }) => {
+                Some(Row::Good { values: row_values, is_replacement, on_device }) => {
                     planned += 1;
+                    // Rows close up where samples were left out.
+                    rows_on_device.extend(on_device.map(|pixels| (good.len(), pixels)));
                     replaced += usize::from(is_replacement);
                     good.push(row);
                     values.push(row_values.into_iter());
@@ -145,10 +144,6 @@ impl Assembly {
                 }
             }
         }
-        // Rows close up where samples were left out; a row of one that was left out is nobody's.
-        let place = |row: usize| good.iter().position(|&kept| kept == row);
-        let on_device = self.on_device.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let rows_on_device = on_device.into_iter().filter_map(|(row, pixels)| Some((place(row)?, pixels))).collect();
         let mut images = self.images.into_iter();
         let mut columns = Vec::with_capacity(self.is_image.len());
         for (&is_image, name) in self.is_image.iter().zip(self.names.iter()) {
@@ -255,7 +250,7 @@ mod tests {
     }
 
     fn good(label: i64) -> Option<Row> {
-        Some(Row::Good { values: vec![RowValue::Int(label)], is_replacement: false })
+        Some(Row::Good { values: vec![RowValue::Int(label)], is_replacement: false, on_device: None })
     }
 
     fn bytes(batch: &Batch, column: usize) -> &[u8] {
@@ -277,6 +272,17 @@ mod tests {
         assert_eq!(bytes(&batch, 0), [1, 1, 3, 3]);
         assert_eq!(bytes(&batch, 1), [8i64.to_le_bytes(), 10i64.to_le_bytes()].concat());
         assert_eq!((batch.len(), batch.planned), (2, 4));
+    }
+
+    #[test]
+    fn rows_on_the_gpu_close_up_with_the_others() {
+        let on_device = |label: i64| {
+            let pixels = DeviceRow { address: label as u64, owner: Arc::new(()) };
+            Some(Row::Good { values: vec![RowValue::Int(label)], is_replacement: false, on_device: Some(pixels) })
+        };
+        let batch = fill(vec![Some(Row::Skipped), on_device(8), good(9), on_device(10)]).unwrap();
+        let rows: Vec<_> = batch.rows_on_device.iter().map(|(row, pixels)| (*row, pixels.address)).collect();
+        assert_eq!(rows, [(0, 8), (2, 10)]);
     }
 
     #[test]

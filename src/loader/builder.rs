@@ -10,6 +10,7 @@ use super::policy::{ErrorBudget, OnError};
 use super::route::RouteMode;
 use super::run::Threads;
 use crate::batch::{BatchSpec, BufferPool, Dtype, HostAllocator, Layout, PageableAllocator};
+use crate::decode::Backend;
 use crate::device::{Device, RowWriter};
 use crate::sample::{EpochPlan, Shuffle, Split};
 use crate::shard::{IoMethod, filesystem_of};
@@ -18,6 +19,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// Batches in flight beside the one in the consumer's hands, unless asked otherwise.
 const PREFETCH_DEFAULT: usize = 3;
+
+/// The same for a GPU with JPEG engines: at their rate a batch is taken before the slowest row of the third after it is
+/// done.
+const PREFETCH_DEVICE: usize = 5;
 
 /// Samples that should be in flight for each decode thread, so that small batches do not starve them.
 const SAMPLES_PER_THREAD: usize = 16;
@@ -167,7 +172,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Batches in flight beside the consumer's, 0 for 3, or more where batches are small. Default 0.
+    /// Batches in flight beside the consumer's, 0 for 3 (for a GPU 5), or more where batches are small. Default 0.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
         self
@@ -262,7 +267,8 @@ impl LoaderBuilder {
         self.config.spec = self.image_spec()?;
         let decode = thread_count(self.threads);
         in_range("threads", decode, THREADS_MAX)?;
-        let wanted = (decode * SAMPLES_PER_THREAD).div_ceil(self.config.batch_size).max(PREFETCH_DEFAULT);
+        let least = if self.config.device == Device::Cpu { PREFETCH_DEFAULT } else { PREFETCH_DEVICE };
+        let wanted = (decode * SAMPLES_PER_THREAD).div_ceil(self.config.batch_size).max(least);
         let prefetch = if self.prefetch == 0 { wanted.min(PREFETCH_MAX) } else { self.prefetch };
         in_range("prefetch", prefetch, PREFETCH_MAX)?;
         let read = match (self.readers, self.dataset.options().shards.io) {
@@ -277,6 +283,10 @@ impl LoaderBuilder {
         self.config.prefetch = prefetch;
         self.config.threads = Threads { decode, read, prefetch };
         in_range("held_max", self.config.held_max, PREFETCH_MAX)?;
+        if self.config.route == RouteMode::Auto && self.dataset.options().decode.backend != Backend::Auto {
+            // Who names a library wants its pixels.
+            self.config.route = RouteMode::Cpu;
+        }
         if self.config.route == RouteMode::Engine && self.config.device == Device::Cpu {
             let message = "decoder=\"gpu\" decodes on a GPU, and batches go to the CPU";
             return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give device=\"cuda\" with it"));

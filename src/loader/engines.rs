@@ -101,6 +101,7 @@ impl EngineLane {
             found: Arc::clone(found),
             state: Arc::clone(&state),
             must: lanes.mode() == RouteMode::Engine,
+            lanes: Arc::clone(&lanes),
             wanted: wanted.clone(),
         };
         for n in 0..SERVERS {
@@ -177,6 +178,7 @@ struct Opener {
     found: EngineFound,
     state: Arc<EngineState>,
     wanted: Receiver<()>,
+    lanes: Arc<Lanes>,
     /// Whether a loader without engines is of no use to its user.
     must: bool,
 }
@@ -199,7 +201,9 @@ impl Opener {
         let engine = match self.open() {
             Ok(engine) => engine,
             Err(error) => {
-                self.note(Err(error.to_string()));
+                let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+                self.note(Err(format!("{error}{hint}")));
+                self.lanes.close();
                 tracing::debug!(%error, "the JPEG engines are not used");
                 // Nobody sends images to engines that are not open, but where only the engines will do.
                 return if self.must { Err(error) } else { Ok(()) };
@@ -341,8 +345,8 @@ impl Server {
         let Some((job, values)) = self.held.remove(&image.ticket) else { return };
         match outcome {
             Outcome::Written(row) => {
-                job.assembly.put_on_device(job.row, DeviceRow { address: row.address(), owner: Arc::new(row) });
-                if let Some(other) = self.settler.conclude(job, values, None) {
+                let pixels = DeviceRow { address: row.address(), owner: Arc::new(row) };
+                if let Some(other) = self.settler.conclude_on_device(job, values, pixels) {
                     self.to_threads(other);
                 }
             }

@@ -22,7 +22,7 @@ use crate::device::lease::{Readiness, Slot};
 use crate::device::nvtx;
 use crate::device::pinned::PinnedAllocator;
 use crate::device::ring::Ring;
-use crate::device::stream::Gpu;
+use crate::device::stream::{Gpu, KeepCurrent};
 use crate::device::transfer::{Slots, Transfer, TransferSpec};
 use crate::transform::ValueOps;
 use crate::{Error, ErrorKind, Result};
@@ -61,6 +61,7 @@ impl GpuPath {
             return Err(error.with_hint(hint));
         };
         let gpu = Gpu::open(ordinal)?;
+        let _keep = KeepCurrent::here();
         let (dtype, layout) = config.host_form();
         let host = BatchSpec { dtype, layout, ..device };
         let slots_max = config.prefetch + config.held_max;
@@ -105,6 +106,7 @@ impl GpuPath {
 
     /// Lets idle slots go.
     pub(crate) fn trim(&self) -> usize {
+        let _keep = KeepCurrent::here();
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).trim()
     }
 

@@ -45,6 +45,11 @@ impl Lanes {
         }
     }
 
+    /// Sends everything to the threads from now on: there are no engines after all.
+    pub(crate) fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).router = Router::new(RouteMode::Cpu, 1);
+    }
+
     /// The share of all images that goes to the engines, 0 to 1.
     pub(crate) fn share(&self) -> f64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).router.share()

@@ -129,7 +129,7 @@ pub struct Batch {
     /// One column a field, in the order asked for.
     pub columns: Vec<Column>,
     /// Rows of the first image column whose pixels are on the GPU already.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has such rows"))]
+    #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code, reason = "only a GPU has such rows"))]
     pub(crate) rows_on_device: Vec<(usize, DeviceRow)>,
 }
 

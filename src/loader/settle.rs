@@ -15,6 +15,7 @@ use super::policy::OnError;
 use super::stats::Stage;
 use crate::batch::RowValue;
 use crate::decode::ImageInfo;
+use crate::device::DeviceRow;
 use crate::sample::{EpochPlan, Value};
 use crate::transform::{Geometry, SampleRng};
 use crate::{Error, ErrorKind, Result};
@@ -90,6 +91,23 @@ impl Settler {
     /// its stead, if there is one.
     #[must_use]
     pub(crate) fn conclude(&self, job: Job, values: Vec<RowValue>, error: Option<Error>) -> Option<Job> {
+        self.conclude_with(job, values, None, error)
+    }
+
+    /// The same for a sample whose image is on the GPU already.
+    #[must_use]
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU has such rows"))]
+    pub(crate) fn conclude_on_device(&self, job: Job, values: Vec<RowValue>, pixels: DeviceRow) -> Option<Job> {
+        self.conclude_with(job, values, Some(pixels), None)
+    }
+
+    fn conclude_with(
+        &self,
+        job: Job,
+        values: Vec<RowValue>,
+        on_device: Option<DeviceRow>,
+        error: Option<Error>,
+    ) -> Option<Job> {
         // Pages that vanished under the map read as zeros: whatever came of them is not the sample.
         let error = match &job.sample {
             Ok(sample) if sample.shard.as_ref().is_some_and(|shard| shard.has_faulted()) => {
@@ -103,7 +121,7 @@ impl Settler {
         }
         self.pipeline.counters.busy(Stage::Batch, std::time::Duration::ZERO, 1);
         let is_replacement = job.attempt > 0;
-        self.settle(job, Row::Good { values, is_replacement });
+        self.settle(job, Row::Good { values, is_replacement, on_device });
         None
     }
 

@@ -414,7 +414,7 @@ mod tests {
         }
         check(b"[18446744073709551615]", None, Some(Value::Json(json!([u64::MAX]))));
         check(b"18446744073709551616.0", None, Some(Value::Float(18_446_744_073_709_551_616.0)));
-        check(b"[1844674407370955161600e1]", None, Some(Value::Json(json!([1_844_674_407_370_955_161_600e1]))));
+        check(b"[1844674407370955161600e1]", None, Some(Value::Json(json!([1.844_674_407_370_955_2e22]))));
         let document = b"{\"big\": 18446744073709551616, \"a\": 3, \"text\": \"\\\" 18446744073709551617\"}";
         check(document, Some("a"), Some(Value::Int(3)));
         check(document, Some("text"), Some(Value::Text("\" 18446744073709551617".into())));

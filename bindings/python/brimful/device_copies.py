@@ -17,6 +17,8 @@ def on_device(batches: Iterable[Any], device: str) -> Iterator[Any]:
     stream = torch.cuda.Stream(device)
     ahead = None
     for batch in batches:
+        # Memory that the consumer let go of may be given out here again while it is still being read.
+        stream.wait_stream(torch.cuda.current_stream(torch.device(device)))
         with torch.cuda.stream(stream):
             moved = _each(batch, lambda item: _pinned(item).to(device, non_blocking=True))
         if ahead is not None:

@@ -162,8 +162,9 @@ impl Loader {
     }
 
     /// Gives idle device memory back; the number of batches it had room for.
-    fn release_idle(&self) -> usize {
-        self.loader.release_idle()
+    fn release_idle(&self, py: Python<'_>) -> usize {
+        let loader = &*self.loader;
+        py.detach(|| loader.release_idle())
     }
 
     /// The samples numbered `ordinals` as one batch, made on the calling thread.
@@ -203,7 +204,8 @@ impl Loader {
 
     /// What each stage did since the threads of the latest run were started.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        crate::stats::document(py, &self.loader.stats())
+        let loader = &*self.loader;
+        crate::stats::document(py, &py.detach(|| loader.stats()))
     }
 
     /// What has come up in the data since the last call, one sentence each.

@@ -115,7 +115,7 @@ def test_habits_of_torch_users_cost_nothing(pattern):
 
 def test_more_than_the_gpu_has_is_refused_at_once(pattern):
     with pytest.raises(brimful.LimitError, match="bytes of GPU memory") as caught:
-        loader(pattern, batch_size=1 << 20, size=2048)
+        loader(pattern, batch_size=48, size=20_000)
     assert "smaller batch size" in caught.value.hint
 
 

@@ -27,9 +27,9 @@ pub struct EngineOptions {
     pub folders: Vec<PathBuf>,
     /// (height, width) of the rows in pixels, 1 or more each. Default (224, 224).
     pub output: (u32, u32),
-    /// Images of a full sub-batch, 1 to 512. Default 64.
+    /// Images of a full sub-batch, 1 to 512. Default 32: more are no faster.
     pub sub_batch: usize,
-    /// Sub-batches in flight, 2 to 16. Default 3.
+    /// Sub-batches in flight, 2 to 16. Default 2.
     pub states: usize,
     /// Bytes of device memory for the decoded images of a sub-batch, 1 MiB or more; one image may take an eighth, and
     /// half as much again is used for resampling. Default 64 MiB.
@@ -41,7 +41,8 @@ pub struct EngineOptions {
     pub rows_held_max: usize,
     /// Whether images are turned upright by their EXIF orientation; those that must be are refused. Default `false`.
     pub exif: bool,
-    /// Whether chroma is interpolated, as libjpeg-turbo does on the CPU, where the library can. Default `true`.
+    /// Whether chroma is interpolated, as libjpeg-turbo does on the CPU. Default `false`: the engines repeat chroma, and
+    /// interpolating beside them takes four times as long.
     pub interpolate: bool,
 }
 

@@ -44,7 +44,10 @@ impl DeviceTensor {
             CudaStreamRequest::Pointer(handle) => unsafe { StreamHandle::from_raw(handle) },
         };
         // Not a TypeError: on that torch would ask again with fewer arguments.
-        self.tensor.lend(stream).map_err(|error| PyBufferError::new_err(error.to_string()))
+        self.tensor.lend(stream).map_err(|error| {
+            let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+            PyBufferError::new_err(format!("{error}{hint}"))
+        })
     }
 }
 
