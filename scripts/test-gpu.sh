@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests that need an NVIDIA GPU. SANITIZER=1 runs the Rust ones under compute-sanitizer as well.
+# Runs the tests that need an NVIDIA GPU. REQUIRE_GPU=1 makes it a failure that there is none; SANITIZER=1 runs the Rust
+# ones under compute-sanitizer as well.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 

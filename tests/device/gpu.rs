@@ -23,7 +23,7 @@ impl Bench {
         let gpu = match Gpu::open(0) {
             Ok(gpu) => gpu,
             Err(error) => {
-                eprintln!("skipped, for want of a GPU: {error}");
+                skip(&format!("skipped, for want of a GPU: {error}"));
                 return None;
             }
         };
@@ -69,6 +69,12 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(draw).take(len).collect()
 }
 
+/// Says why a test passes without having tested anything; where `REQUIRE_GPU` is set that is a failure.
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("REQUIRE_GPU").is_none(), "{reason}");
+    eprintln!("{reason}");
+}
+
 /// Held by the test that uses the GPU: some measure its free memory.
 static IN_USE: Mutex<()> = Mutex::new(());
 
@@ -78,7 +84,7 @@ pub(crate) fn alone(test: &str) -> Option<(Gpu, Arc<Kernels>, MutexGuard<'static
     let gpu = match Gpu::open(0) {
         Ok(gpu) => gpu,
         Err(error) => {
-            eprintln!("{test}: skipped, {error}");
+            skip(&format!("{test}: skipped, {error}"));
             return None;
         }
     };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -11,9 +12,12 @@ import pytest
 
 import brimful
 from brimful import transforms as T
+from conftest import write_shard
 
 torch = pytest.importorskip("torch", reason="torch cannot be imported")
 if not torch.cuda.is_available():
+    if os.environ.get("REQUIRE_GPU"):
+        pytest.fail("no GPU that torch can use", pytrace=False)
     pytest.skip("no GPU that torch can use", allow_module_level=True)
 
 NORMALIZE = T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -57,6 +61,46 @@ def test_float32_equals_to_tensor_and_normalize_of_torchvision(pattern):
     for pixels, images in zip(brimful.DataLoader(data, 16), brimful.DataLoader(floats, 16, device="cuda"), strict=True):
         expected = transforms.normalize(pixels.float().div(255), NORMALIZE.mean, NORMALIZE.std)
         assert torch.equal(expected, images.cpu())
+
+
+def test_engines_make_the_same_batches_within_their_tolerance(pattern):
+    data = dataset(pattern, 64, T.PILToTensor())
+    options = {"batch_size": 7, "shuffle": True, "seed": 5, "device": "cuda"}
+    on_engines = brimful.DataLoader(data, decoder="gpu", **options)
+    try:
+        made = list(on_engines)
+    except brimful.DeviceError as error:
+        pytest.skip(f"no JPEG engines: {error}")
+    for (engine, labels), (thread, expected) in zip(
+        made, brimful.DataLoader(data, decoder="cpu", **options), strict=True
+    ):
+        assert torch.equal(labels, expected)
+        difference = (engine.int() - thread.int()).abs()
+        assert difference.max() <= 64 and difference.float().mean() <= 2.0
+    device = on_engines.stats()["device"]
+    assert device["engine_images"] + device["engine_refused"] > 0, "no image went to the engines"
+
+
+def test_bad_samples_are_left_out_of_batches_that_engines_make(tmp_path, samples):
+    good = list(samples[:12])
+    bad = {**good[3], "__key__": b"bad", "jpg": good[3]["jpg"][:200]}
+    path = write_shard(tmp_path / "bad.tar", [*good[:5], bad, *good[5:]])
+    data = dataset(str(path), 64, T.PILToTensor())
+    batches = brimful.DataLoader(data, batch_size=13, device="cuda", decoder="gpu", on_error="skip")
+    try:
+        ((images, labels),) = list(batches)
+    except brimful.DeviceError as error:
+        pytest.skip(f"no JPEG engines: {error}")
+    assert labels.tolist() == list(range(12)) and len(images) == 12
+    reference = {label: image for image, label in dataset_rows(data)}
+    for image, label in zip(images.cpu(), labels.tolist(), strict=True):
+        assert (image.int() - reference[label].int()).abs().float().mean() <= 2.0, f"row of sample {label}"
+
+
+def dataset_rows(data):
+    """Each good sample of a data set as the CPU makes it in epoch 0."""
+    for image, label in zip(*next(iter(brimful.DataLoader(data, batch_size=13, on_error="skip"))), strict=True):
+        yield image, label.item()
 
 
 def test_a_dropped_batch_survives_until_the_stream_is_through(pattern):
