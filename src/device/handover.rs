@@ -84,6 +84,14 @@ impl<E: OrderEvent> Handover<E> {
     }
 }
 
+impl<E> Handover<E> {
+    /// Takes note that a consumer ended whose stream nobody knows: the whole GPU is waited for before the slot is used
+    /// again.
+    pub fn end_unknown(&mut self) {
+        (self.is_lent, self.is_unsure) = (true, true);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -224,6 +232,20 @@ mod tests {
             });
             assert!(fails, "leaving out {step} was not noticed");
         }
+    }
+
+    #[test]
+    fn a_consumer_on_an_unknown_stream_leads_to_a_wait_for_the_whole_gpu() {
+        let gpu = Rc::new(RefCell::new(FakeGpu::default()));
+        let mut handover = Handover::new(FakeEvent(0, Rc::clone(&gpu)), FakeEvent(1, Rc::clone(&gpu)));
+        let mut settled = false;
+        handover.end_unknown();
+        let settle = || {
+            settled = true;
+            Ok(())
+        };
+        handover.reclaim(StreamHandle::fake(COPY), settle).unwrap();
+        assert!(settled);
     }
 
     #[test]

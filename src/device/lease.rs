@@ -159,13 +159,15 @@ impl DeviceTensor {
         let is_complete = self.filled.with(|slot| slot.order.lend(stream)).transpose()?.unwrap_or(true);
         self.filled.ready.lent.fetch_add(1, Ordering::Relaxed);
         self.filled.ready.early.fetch_add(u64::from(!is_complete), Ordering::Relaxed);
+        // CUDA's own stream of a thread is another one on the thread that ends the lease.
+        let stream = Some(stream).filter(|&stream| stream != StreamHandle::PER_THREAD);
         Ok(Lease { filled: Arc::clone(&self.filled), stream })
     }
 
-    /// Lends it to a consumer that orders its work after the batch by itself, and uses `stream` for it.
+    /// Lends it to a consumer that orders its work after the batch by itself, on a stream that it does not name.
     #[must_use]
-    pub fn lend_unordered(&self, stream: StreamHandle) -> Lease {
-        Lease { filled: Arc::clone(&self.filled), stream }
+    pub fn lend_unordered(&self) -> Lease {
+        Lease { filled: Arc::clone(&self.filled), stream: None }
     }
 
     /// Waits for the batch and copies the tensor into host memory, dense and in memory order.
@@ -206,12 +208,16 @@ impl DeviceArray for DeviceTensor {
 #[derive(Debug)]
 pub struct Lease {
     filled: Arc<Filled>,
-    stream: StreamHandle,
+    /// `None` where nobody knows it.
+    stream: Option<StreamHandle>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let _keep = KeepCurrent::here();
-        self.filled.with(|slot| slot.order.end(self.stream));
+        self.filled.with(|slot| match self.stream {
+            Some(stream) => slot.order.end(stream),
+            None => slot.order.end_unknown(),
+        });
     }
 }

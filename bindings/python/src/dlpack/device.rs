@@ -36,7 +36,7 @@ impl DeviceTensor {
     fn lend(&self, request: CudaStreamRequest) -> PyResult<Lease> {
         let stream = match request {
             // It orders its work by itself, on a stream that it does not name.
-            CudaStreamRequest::NoSync => return Ok(self.tensor.lend_unordered(StreamHandle::LEGACY)),
+            CudaStreamRequest::NoSync => return Ok(self.tensor.lend_unordered()),
             CudaStreamRequest::Omitted | CudaStreamRequest::LegacyDefault => StreamHandle::LEGACY,
             CudaStreamRequest::PerThreadDefault => StreamHandle::PER_THREAD,
             // SAFETY: by the protocol the consumer passes a stream of the tensor's device on which it will use the
