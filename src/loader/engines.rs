@@ -26,6 +26,9 @@ use crate::{Error, ErrorKind, Result};
 /// How long an image may wait for others to share its sub-batch. A batch of which one row is missing waits with it.
 const GATHER_MAX: Duration = Duration::from_millis(3);
 
+/// How long a thread without work waits at a time before it looks whether the run was stopped.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Threads that serve the engines: reading files into page-locked memory and handing them over takes one thread nearly as
 /// long as the engines take to decode.
 const SERVERS: usize = 2;
@@ -195,8 +198,11 @@ impl Opener {
         cpu: Sender<Job>,
         jobs: &Receiver<Routed>,
     ) -> Result<()> {
-        if self.wanted.recv().is_err() {
-            return Ok(());
+        // The readers may hang in storage while the run is stopped: they are not waited for.
+        while let Err(error) = self.wanted.recv_timeout(LOOK) {
+            if error == RecvTimeoutError::Disconnected || pipeline.is_stopped() {
+                return Ok(());
+            }
         }
         let engine = match self.open() {
             Ok(engine) => engine,
@@ -265,7 +271,7 @@ impl Server {
             }
             self.count();
             let patience = match (self.engine.in_flight(), self.since) {
-                (0, None) => Duration::from_millis(100),
+                (0, None) => LOOK,
                 // The engines take a few milliseconds for a sub-batch; their events are looked at that often.
                 (_, None) => Duration::from_micros(500),
                 (_, Some(since)) => GATHER_MAX.saturating_sub(since.elapsed()).min(Duration::from_micros(500)),

@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crossbeam::channel::{Receiver, Sender};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use cudarc::driver::CudaStream;
 
 use super::assembly::Finished;
@@ -29,6 +30,10 @@ use crate::{Error, ErrorKind, Result};
 
 /// Room in a slot beside the images, for each row: a few numbers. Where more is needed the slot is made anew.
 const SMALL_BYTES_PER_ROW: usize = 64;
+
+/// How long the copy thread waits for a batch at a time: it must also notice that the run was stopped while another
+/// thread hangs in storage.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The GPU that a loader's batches go to.
 #[derive(Debug)]
@@ -254,7 +259,12 @@ impl Carrier {
     /// # Errors
     /// When the GPU fails: no batch after that can be trusted.
     fn run(mut self, from: &Receiver<Output>) -> Result<()> {
-        for output in from {
+        loop {
+            let output = match from.recv_timeout(LOOK) {
+                Ok(output) => output,
+                Err(RecvTimeoutError::Timeout) if !self.pipeline.is_stopped() => continue,
+                Err(_) => break,
+            };
             let output = match output {
                 Output::Batch(finished) => Output::Batch(self.carry(finished)?),
                 other => other,

@@ -39,6 +39,10 @@ const READS_AFTER_COLD: u32 = 256;
 /// are joined; one that hangs in the system, on a mount that does not answer, is left to end by itself.
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
+/// The same for threads inside a GPU's driver: they end by themselves, but what they are in, such as opening the JPEG
+/// engines, takes seconds, and a process that ends under them may crash.
+const GPU_ENDING_MAX: Duration = Duration::from_secs(10);
+
 /// How many threads of each kind a run has, and how many batches are in flight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Threads {
@@ -57,6 +61,8 @@ pub(crate) struct Run {
     stop: Option<Sender<()>>,
     /// Disconnected once every thread has ended: each holds a sender and never sends.
     ended: Receiver<()>,
+    /// The same for threads that call a GPU's driver.
+    gpu_ended: Receiver<()>,
     pool: Option<rayon::ThreadPool>,
     readers: Vec<std::thread::JoinHandle<()>>,
     pid: u32,
@@ -97,11 +103,12 @@ impl Run {
         let (stop, stopped) = channel::bounded::<()>(0);
         let (finished, output) = channel::unbounded();
         let (alive, ended) = channel::bounded::<()>(0);
+        let (gpu_alive, gpu_ended) = channel::bounded::<()>(0);
         let (finished, output) = match gpu {
             None => (finished, output),
             Some(gpu) => {
                 let (on_device, arrived) = channel::unbounded();
-                gpu.start(Arc::clone(&pipeline), output, on_device, alive.clone())?;
+                gpu.start(Arc::clone(&pipeline), output, on_device, gpu_alive.clone())?;
                 (finished, arrived)
             }
         };
@@ -122,7 +129,7 @@ impl Run {
         let engines = match gpu {
             None => None,
             Some(gpu) => {
-                gpu.start_engines(&pipeline, threads.decode, queue.clone(), finished.clone(), alive.clone())?
+                gpu.start_engines(&pipeline, threads.decode, queue.clone(), finished.clone(), gpu_alive.clone())?
             }
         };
         let mut run = Self {
@@ -131,6 +138,7 @@ impl Run {
             permits,
             stop: Some(stop),
             ended,
+            gpu_ended,
             pool: None,
             readers: Vec::new(),
             pid: std::process::id(),
@@ -176,7 +184,7 @@ impl Run {
                 Ok(reader) => run.readers.push(reader),
                 Err(error) => {
                     // Dropping the run waits for its threads, of which this one is none.
-                    drop((queue, alive));
+                    drop((queue, alive, gpu_alive));
                     return Err(Error::io("cannot start a reader thread", error));
                 }
             }
@@ -269,6 +277,7 @@ impl Drop for Run {
             std::mem::forget(self.pool.take());
             std::mem::forget(std::mem::take(&mut self.readers));
             std::mem::forget(std::mem::replace(&mut self.ended, channel::never()));
+            std::mem::forget(std::mem::replace(&mut self.gpu_ended, channel::never()));
             std::mem::forget(self.stop.take());
             std::mem::forget(std::mem::replace(&mut self.output, channel::never()));
             std::mem::forget(std::mem::replace(&mut self.permits, channel::bounded(0).0));
@@ -277,6 +286,7 @@ impl Drop for Run {
         }
         self.pipeline.stop();
         self.stop = None;
+        let _ = self.gpu_ended.recv_timeout(GPU_ENDING_MAX);
         if self.ended.recv_timeout(ENDING_MAX) == Err(RecvTimeoutError::Timeout) {
             // What such a thread holds is shared with nobody but threads of its own run, or counted by reference.
             tracing::debug!("a thread of the loader hangs in the system and is left to end by itself");
