@@ -7,12 +7,16 @@ use super::process::{self, ResidentMemory};
 use crate::loader::{BadSample, Loader, Stats};
 use crate::{Error, ErrorKind, Result};
 
+/// Batches after which the loader's buffers have all been used once: the system gives memory when it is first written,
+/// and that is the work of a start, not of an epoch.
+const WARM_BATCHES: u64 = 8;
+
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Until {
     /// After so many whole epochs.
     Epochs(u64),
-    /// With the first batch after so much time, counted from the first batch.
+    /// With the first batch after so much time, counted from the batch from which on the rate counts.
     Elapsed(Duration),
 }
 
@@ -25,8 +29,8 @@ pub(super) struct Taken {
     pub(super) epochs: u64,
     /// From asking for the first epoch to the first batch.
     pub(super) first_batch: Duration,
-    /// From the first batch to the last, and the images of all batches but the first: at both ends the loader has the
-    /// same work in flight, so neither its start nor what it prepares in vain counts.
+    /// From one of the first batches to the last, and the images after that one: at both ends the loader has the same
+    /// work in flight, so neither its start nor what it prepares in vain counts.
     pub(super) steady: Duration,
     pub(super) steady_images: u64,
     /// Processor time of the whole process from the first batch to the last.
@@ -92,7 +96,12 @@ pub(super) fn take(loader: &Loader, until: Until, progress: &dyn Fn(u64)) -> Res
 /// Times of batches.
 #[derive(Debug, Default)]
 struct Clock {
+    /// The first batch of all.
+    begun: Option<Instant>,
+    /// The batch from which on the rate counts: the first one, until there are enough to leave out those whose memory
+    /// was touched for the first time.
     first: Option<(Instant, Option<Duration>)>,
+    batches: u64,
     last: Option<(Instant, Option<Duration>)>,
     images: u64,
     images_first: u64,
@@ -105,11 +114,14 @@ struct Clock {
 impl Clock {
     fn tick(&mut self, images: u64) {
         let now = (Instant::now(), process::cpu_time());
+        self.batches += 1;
+        if self.batches == 1 || self.batches == WARM_BATCHES {
+            self.begun.get_or_insert(now.0);
+            self.first = Some(now);
+            self.images_first = self.images + images;
+        }
         match &self.last {
-            None => {
-                self.first = Some(now);
-                self.images_first = images;
-            }
+            None => {}
             Some((last, _)) if self.batches_epoch == 0 => self.between.push(now.0 - *last),
             Some((last, _)) => self.within.push(now.0 - *last),
         }
@@ -123,7 +135,7 @@ impl Clock {
         std::mem::take(&mut self.batches_epoch)
     }
 
-    /// From the first batch to the last.
+    /// From the batch from which on the rate counts to the last.
     fn elapsed(&self) -> Duration {
         match (&self.first, &self.last) {
             (Some((first, _)), Some((last, _))) => *last - *first,
@@ -138,7 +150,7 @@ impl Clock {
         Taken {
             images: self.images,
             epochs,
-            first_batch: self.first.map_or(Duration::ZERO, |(first, _)| first - asked),
+            first_batch: self.begun.map_or(Duration::ZERO, |begun| begun - asked),
             steady: self.elapsed(),
             steady_images: self.images - self.images_first,
             cpu,
@@ -160,11 +172,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn batches_whose_memory_is_new_do_not_count_once_there_are_others() {
+        let mut clock = Clock::default();
+        (0..WARM_BATCHES - 1).for_each(|_| clock.tick(10));
+        assert_eq!((clock.images_first, clock.images), (10, 70));
+        (0..3).for_each(|_| clock.tick(10));
+        assert_eq!((clock.images_first, clock.images), (80, 100));
+    }
+
+    #[test]
     fn the_first_batch_is_where_the_clock_starts() {
         let start = Instant::now();
         let at = |ms: u64| Some((start + Duration::from_millis(ms), Some(Duration::from_millis(2 * ms))));
         let clock = Clock {
+            begun: at(100).map(|(begun, _)| begun),
             first: at(100),
+            batches: 3,
             last: at(300),
             images: 30,
             images_first: 10,
