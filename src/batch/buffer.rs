@@ -388,7 +388,8 @@ mod tests {
         for len in [0, 1, 5000, (2 << 20) - 1, 2 << 20, (3 << 20) + 1] {
             let mut memory = PageableAllocator.allocate(len).unwrap();
             assert_eq!((memory.len(), memory.as_ptr() as usize % BUFFER_ALIGN), (len, 0));
-            assert!(memory.iter().all(|&b| b == 0));
+            // Miri would take minutes to look at every byte.
+            assert!(memory.iter().step_by(if cfg!(miri) { 4099 } else { 1 }).all(|&b| b == 0));
             memory.fill(7);
         }
     }
