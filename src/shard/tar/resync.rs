@@ -129,9 +129,11 @@ mod tests {
     #[test]
     fn zeros_at_the_end_are_no_content() {
         let mut bytes = vec![7; 1300];
-        bytes.resize(200_000, 0);
+        // Miri would take minutes over more.
+        let end = if cfg!(miri) { 5_000 } else { 200_000 };
+        bytes.resize(end, 0);
         let search = find_header(&mut &bytes[..], 512).unwrap();
-        assert_eq!(search, Search { header: None, behind_pax: false, content_end: 1536, end: 200_000 });
+        assert_eq!(search, Search { header: None, behind_pax: false, content_end: 1536, end: end as u64 });
     }
 
     #[test]
