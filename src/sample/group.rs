@@ -242,6 +242,22 @@ mod tests {
     }
 
     #[test]
+    fn a_reserved_name_alone_makes_no_sample() {
+        let rule = Grouping { duplicates: Duplicates::KeepFirst, ..Grouping::default() };
+        let (samples, report) = groups(&["b.__url__"], &rule);
+        assert_eq!((samples.len(), report.samples, report.duplicate_fields), (0, 0, 1));
+        assert_eq!(lines(&["a.jpg", "b.__url__", "c.jpg"], &rule), ["a: jpg", "c: jpg"]);
+        let (samples, _) = groups(&["b.__url__"], &Grouping::default());
+        assert!(matches!(&samples[..], [Err(error)] if error.kind() == ErrorKind::Grouping));
+
+        let mut index = crate::sample::SampleIndexBuilder::new(&rule);
+        let files = [(&b"a.jpg"[..], 0, 1), (b"b.__url__", 1, 1), (b"c.jpg", 2, 1)];
+        index.push_shard("a.tar".into(), 0, files.into_iter()).unwrap();
+        let index = index.finish();
+        assert_eq!(index.iter().map(|sample| sample.key()).collect::<Vec<_>>(), [b"a", b"c"]);
+    }
+
+    #[test]
     fn an_error_of_a_new_sample_comes_after_the_one_before_it() {
         assert_eq!(
             lines(&["a.jpg", "b.__key__", "b.jpg"], &Grouping::default()),

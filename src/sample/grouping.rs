@@ -123,9 +123,13 @@ impl Grouper {
         Ok(Some(number))
     }
 
-    /// Closes the open sample; whether it is to be kept.
+    /// Closes the open sample; whether it is to be kept: one without a field is none.
     pub(super) fn close(&mut self) -> bool {
         if !std::mem::take(&mut self.is_open) {
+            return false;
+        }
+        if self.fields.is_empty() {
+            // All that it had were names that no member may take; they are counted already.
             return false;
         }
         if self.is_bad {
