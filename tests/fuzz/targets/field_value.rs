@@ -56,15 +56,21 @@ fn json(value: Option<Value>, field: &[u8], path: Option<&JsonPath>) {
     };
     match (value, expected) {
         (None, None) => {}
+        // An integer beyond 64 bits is refused, which the parser does not see.
+        (None, Some(_)) if has_long_number(field) => {}
         (Some(Value::Int(int)), Some(Json::Number(number))) => assert_eq!(number.as_i64(), Some(int)),
         (Some(Value::Float(float)), Some(Json::Number(number))) => {
-            assert!(float.is_finite() && number.as_i64().is_none());
+            assert!(float.is_finite() && number.is_f64());
             assert_eq!(number.as_f64(), Some(float));
         }
         (Some(Value::Text(text)), Some(Json::String(expected))) => assert_eq!(text, *expected),
         (Some(Value::Json(json)), Some(expected)) => assert_eq!(json, *expected),
         (value, expected) => panic!("{value:?} instead of {expected:?}"),
     }
+}
+
+fn has_long_number(field: &[u8]) -> bool {
+    field.split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() >= 19)
 }
 
 /// One step of a dotted path.
