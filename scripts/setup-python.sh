@@ -8,6 +8,16 @@ purpose=${1:?lint, demo, test, bench or none}
 python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
+# Refuses to begin a download that would end with a full disk: needs_gigabytes N WHAT.
+needs_gigabytes() {
+    local folder free
+    for folder in "$venv" "${TMPDIR:-/tmp}"; do
+        free=$(($(df -Pk "$folder" | awk 'NR == 2 { print $4 }') / 1000000))
+        [ "$free" -ge "$1" ] || fail "$2 needs $1 GB of free disk in $folder, which has $free GB" \
+            "free some, or name an environment that has it: make VENV=path ..."
+    done
+}
+
 # Prints those of the named modules that the environment cannot import.
 missing_modules() {
     "$venv/bin/python" - "$@" <<'PYTHON'
@@ -31,7 +41,7 @@ make_venv() {
 
 install() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" ||
-        fail "pip could not install: $*" "is the package index reachable?"
+        fail "pip could not install: $*" "is the package index reachable, and is there room on the disk?"
 }
 
 [ -x "$venv/bin/python" ] || make_venv
@@ -47,6 +57,8 @@ test)
     # torchvision comes with the torch it is made for, never beside another one; tests that need it are left out then.
     if [ -n "$(missing_modules torch)" ]; then
         say "downloading torch, which brings its CUDA libraries: about 5 GB, once"
+        # Wheels are kept beside what they are unpacked to until all are there.
+        needs_gigabytes 10 "installing torch"
         install torch torchvision
     fi
     small=$(missing_modules numpy pytest PIL)
