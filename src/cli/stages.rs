@@ -59,6 +59,7 @@ pub(super) fn advice(bottleneck: Bottleneck) -> &'static str {
         }
         Bottleneck::Decode => "decoding takes the time: more cores help, and so do smaller images in the shards",
         Bottleneck::Transform => "resizing and converting take the time: more cores help, and so does a smaller crop",
+        Bottleneck::Engines => "the GPU's JPEG engines take the time: decoder=\"auto\" has the threads help them",
         Bottleneck::Copy => "copying to the GPU takes the time: smaller images, or a slot with more lanes, help",
         Bottleneck::Consumer => "batches wait to be taken: the loader is faster than what it feeds",
         _ => "too little was loaded to tell: load more samples",
@@ -76,6 +77,7 @@ mod tests {
             Bottleneck::Read,
             Bottleneck::Decode,
             Bottleneck::Transform,
+            Bottleneck::Engines,
             Bottleneck::Copy,
             Bottleneck::Consumer,
         ] {

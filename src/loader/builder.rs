@@ -10,7 +10,7 @@ use super::policy::{ErrorBudget, OnError};
 use super::route::RouteMode;
 use super::run::Threads;
 use crate::batch::{BatchSpec, BufferPool, Dtype, HostAllocator, Layout, PageableAllocator};
-use crate::decode::Backend;
+use crate::decode::{Backend, ColorMode};
 use crate::device::{Device, RowWriter};
 use crate::sample::{EpochPlan, Shuffle, Split};
 use crate::shard::{IoMethod, filesystem_of};
@@ -291,6 +291,9 @@ impl LoaderBuilder {
             let message = "decoder=\"gpu\" decodes on a GPU, and batches go to the CPU";
             return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give device=\"cuda\" with it"));
         }
+        if self.config.route == RouteMode::Engine {
+            self.check_engines_serve()?;
+        }
         if self.config.nvtx && self.config.device == Device::Cpu {
             let error = Error::new(ErrorKind::InvalidOption, "nvtx ranges are for loaders that deliver to a GPU");
             return Err(error.with_hint("give device=\"cuda\" with it"));
@@ -315,6 +318,18 @@ impl LoaderBuilder {
         let samples = EpochPlan::new(&index.shard_lens(), shuffle, seed, 0, split)?.len();
         self.config.batch_size = self.config.batch_size.min(samples.max(1));
         Ok(())
+    }
+
+    /// The JPEG engines alone must be able to serve every sample of the data set, as far as its options tell.
+    fn check_engines_serve(&self) -> Result<()> {
+        let images = self.dataset.fields().iter().filter(|field| field.is_image()).count();
+        let served = match (images, self.dataset.options().decode.mode) {
+            (1, ColorMode::Rgb) => return Ok(()),
+            (1, ColorMode::Grey) => "in colour, and mode=\"L\" asks for grey".to_owned(),
+            (images, _) => format!("of samples with one image field, and this data set has {images}"),
+        };
+        let message = format!("decoder=\"gpu\" serves images {served}");
+        Err(Error::new(ErrorKind::InvalidOption, message).with_hint("use decoder=\"cpu\" or \"auto\""))
     }
 
     /// Whether the shards lie on storage that is read rather than mapped.

@@ -132,7 +132,7 @@ impl EngineLane {
         let bytes = field.bytes.clone();
         let mut prepared = None;
         let lane = self.lanes.route(is_cpu_full, || {
-            prepared = self.prepare(&job, &bytes);
+            prepared = self.prepare(&job, &bytes, pipeline.dataset.options().decode.pixels_max);
             if prepared.is_none() {
                 pipeline.counters.engine_unsupported();
             }
@@ -151,16 +151,25 @@ impl EngineLane {
                 return Some(job);
             }
         }
-        // A full queue means that the engines are behind: the threads go on rather than wait for them.
-        match self.lanes.mode() {
-            RouteMode::Engine => self.queue.send(Routed { job, bytes, info, geometry }).map_err(|e| e.0).err(),
-            _ => self.queue.try_send(Routed { job, bytes, info, geometry }).map_err(|e| e.into_inner()).err(),
-        }
-        .map(|routed| routed.job)
+        let routed = Routed { job, bytes, info, geometry };
+        let refused = if self.lanes.mode() == RouteMode::Engine {
+            let waiting = Instant::now();
+            let refused = self.queue.send(routed).map_err(|error| error.0).err();
+            pipeline.counters.queued(waiting.elapsed());
+            refused
+        } else {
+            // A full queue means that the engines are behind: the threads go on rather than wait for them.
+            self.queue.try_send(routed).map_err(channel::TrySendError::into_inner).err()
+        };
+        refused.map(|routed| routed.job)
     }
 
-    fn prepare(&self, job: &Job, bytes: &[u8]) -> Option<(ImageInfo, Geometry)> {
+    fn prepare(&self, job: &Job, bytes: &[u8], pixels_max: u64) -> Option<(ImageInfo, Geometry)> {
         let info = image_info(bytes).ok()?;
+        // A file that the threads would refuse is theirs to refuse.
+        if u64::from(info.width) * u64::from(info.height) > pixels_max {
+            return None;
+        }
         let geometry = self.settler.geometry(job, 0, &info).ok()?;
         self.rules.supports(&info, &geometry, bytes.len()).ok()?;
         Some((info, geometry))

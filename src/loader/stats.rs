@@ -230,6 +230,7 @@ impl Counters {
             decode_threads: self.decode_threads,
             read_threads: self.read_threads,
             consumer_behind_share: share(seconds(&self.blocked_ns), self.read_threads),
+            engines_busy_share: share(seconds(&self.engine_busy_ns), 1),
             stages,
             device: None,
             bottleneck: Bottleneck::Unknown,
@@ -268,6 +269,8 @@ pub struct Stats {
     pub read_threads: usize,
     /// Share of the time that the readers stood still because no batch was taken, 0 to 1.
     pub consumer_behind_share: f64,
+    /// Share of the time that the GPU's JPEG engines were at work, 0 to 1.
+    pub engines_busy_share: f64,
     /// One row a stage, in order.
     pub stages: [StageStats; 6],
     /// What stands on the GPU; `None` where batches stay in host memory.
@@ -344,6 +347,8 @@ pub enum Bottleneck {
     Decode,
     /// The decode threads are busy all the time, mostly resampling and converting.
     Transform,
+    /// The GPU's JPEG engines are busy all the time, and the decode threads are not.
+    Engines,
     /// Copying to the device takes longer than making batches.
     Copy,
     /// Batches wait for the consumer: the loader is faster than what it feeds.
@@ -359,6 +364,7 @@ impl Bottleneck {
             Self::Read => "read",
             Self::Decode => "decode",
             Self::Transform => "transform",
+            Self::Engines => "engines",
             Self::Copy => "copy",
             Self::Consumer => "consumer",
         }
@@ -381,6 +387,9 @@ impl Bottleneck {
             if stats.consumer_behind_share > waits {
                 return Self::Consumer;
             }
+            if stats.engines_busy_share > SATURATED_SHARE {
+                return Self::Engines;
+            }
             // Where the readers have nothing to do either, all threads wait for processors: more than there are.
             if stats.stage(Stage::Read).busy_share > IDLE_SHARE {
                 return Self::Read;
@@ -393,7 +402,7 @@ impl Bottleneck {
 /// Decode threads that wait for more than this share of the time are not the limit.
 const IDLE_SHARE: f64 = 0.25;
 
-/// A copy stream that is busy for more than this share of the time is the limit.
+/// A copy stream that is busy for more than this share of the time is the limit, and so are JPEG engines.
 const SATURATED_SHARE: f64 = 0.85;
 
 #[cfg(test)]
@@ -419,6 +428,18 @@ mod tests {
         assert_eq!(stats(0.1, 0.8, 0.9, 0.0, 0.2, 0.0), Bottleneck::Consumer);
         assert_eq!(stats(0.1, 0.02, 0.0, 0.9, 0.9, 0.05), Bottleneck::Decode);
         assert_eq!(stats(0.1, 0.02, 0.0, 0.9, 0.3, 0.6), Bottleneck::Transform);
+    }
+
+    #[test]
+    fn engines_that_work_all_the_time_beside_idle_threads_are_the_bottleneck() {
+        let mut stats = Counters::new(1, 1).snapshot();
+        stats.batches = 10;
+        stats.stages[Stage::Decode as usize].wait_share = 0.9;
+        stats.stages[Stage::Wait as usize].busy_share = 0.9;
+        stats.engines_busy_share = 0.97;
+        assert_eq!(Bottleneck::of(&stats), Bottleneck::Engines);
+        stats.stages[Stage::Decode as usize].wait_share = 0.0;
+        assert_eq!(Bottleneck::of(&stats), Bottleneck::Decode, "threads that are busy too can be helped");
     }
 
     #[test]

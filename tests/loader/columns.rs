@@ -2,7 +2,9 @@
 
 use brimful::ErrorKind;
 use brimful::batch::{Column, Dtype, Layout};
-use brimful::loader::{DatasetOptions, Loader};
+use brimful::decode::{ColorMode, DecodeOptions};
+use brimful::device::Device;
+use brimful::loader::{DatasetOptions, Loader, RouteMode};
 use brimful::transform::{Compose, Transform};
 
 use super::made::{Made, jpeg, made, numbers, options, pixels, shard_path, write_shard};
@@ -177,6 +179,24 @@ fn options_that_contradict_each_other_are_refused() {
     }
     let no_fields = DatasetOptions { fields: Vec::new(), ..options() };
     assert_eq!(data.dataset(no_fields).unwrap_err().kind(), ErrorKind::InvalidOption);
+}
+
+#[test]
+fn engines_alone_are_refused_for_samples_that_they_do_not_serve() {
+    let data = made(&[2]);
+    let grey = DecodeOptions { mode: ColorMode::Grey, ..DecodeOptions::default() };
+    let cropped = Compose::new(vec![Transform::center_crop(16)]).unwrap();
+    let two = ["jpg", "jpg"].map(str::to_owned).to_vec();
+    let cases = [
+        (DatasetOptions { decode: grey, transform: cropped, ..options() }, "mode=\"L\""),
+        (DatasetOptions { fields: two, ..options() }, "this data set has 2"),
+    ];
+    for (options, reason) in cases {
+        let builder = Loader::builder(data.dataset(options).unwrap()).device(Device::Cuda(0)).route(RouteMode::Engine);
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
 }
 
 #[test]

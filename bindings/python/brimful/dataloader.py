@@ -290,9 +290,11 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
 
     def _warn_of_idle_options(self, has_sampler: bool, has_idle_seed: bool) -> None:
         defaults = {"dtype": None, "layout": "NCHW", "on_error": "raise", "max_errors": None, "quarantine": None}
-        defaults |= {"shuffle_window": None, "remainder": "pad"}
+        defaults |= {"shuffle_window": None, "remainder": "pad", "device_batches_max": 16, "nvtx": False}
         if not isinstance(self.dataset, ShardDataset):
             defaults |= {"decoder": "auto", "io": "auto"}
+        elif self.decoder in ("cpu", "gpu"):
+            defaults["decoder"] = "auto"
         if has_idle_seed:
             defaults["seed"] = None
         idle = [name for name, default in defaults.items() if getattr(self, name) != default]

@@ -52,6 +52,8 @@ def native_loader(
         counts["shuffle_window"] = shuffle_window
     for name, value in counts.items():
         count(name, value)
+    if not 1 <= count("device_batches_max", device_batches_max) <= 1024:
+        raise InvalidOptionError(f"device_batches_max={device_batches_max} is not between 1 and 1024")
     return _native.Loader(
         dataset,
         batch_size=batch_size,

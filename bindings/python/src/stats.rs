@@ -17,6 +17,7 @@ pub(crate) fn document<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
     document.set_item("decode_threads", stats.decode_threads)?;
     document.set_item("read_threads", stats.read_threads)?;
     document.set_item("consumer_behind_share", stats.consumer_behind_share)?;
+    document.set_item("engines_busy_share", stats.engines_busy_share)?;
     document.set_item("bottleneck", stats.bottleneck.as_str())?;
     let stages = PyDict::new(py);
     for row in &stats.stages {
