@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3
 export VENV PYTHON
 
-.PHONY: demo test test-gpu ptx lint bench fuzz miri
+.PHONY: demo test test-gpu test-compat ptx lint bench fuzz miri
 
 # Make a small data set of generated photos, load it, and print images a second and the bottleneck.
 demo:
@@ -17,6 +17,10 @@ test:
 # Run the tests that need an NVIDIA GPU; where there is none they say so and are skipped.
 test-gpu:
 	@scripts/test-gpu.sh
+
+# Run the tests of webdataset and torch against brimful: WEBDATASET_SUITE=checkout TORCH_SUITE=checkout, whichever is there.
+test-compat:
+	@scripts/test-compat.sh
 
 # Compile the GPU kernels to the PTX that is committed beside them.
 ptx:

@@ -1,0 +1,1 @@
+"""The suites that `run_suite.py` knows, one module each."""

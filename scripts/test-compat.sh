@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs the test suites of webdataset and torch against brimful, as far as they are at hand: WEBDATASET_SUITE and
+# TORCH_SUITE name a checkout of each, or a git repository and a revision in it (path@revision).
+set -euo pipefail
+. "$(dirname "$0")/machine.sh"
+
+options=()
+for suite in webdataset torch; do
+    variable=$(printf '%s' "$suite" | tr '[:lower:]' '[:upper:]')_SUITE
+    if [ -n "${!variable:-}" ]; then
+        options+=("--$suite" "${!variable}")
+    else
+        say "without the suite of $suite: $variable=path@revision names one, a checkout or a git repository"
+    fi
+done
+[ ${#options[@]} -gt 0 ] || { say "no suite is at hand, so nothing was run"; exit 0; }
+
+fetch_crates
+scripts/setup-python.sh test
+venv=$(cd "${VENV:-.venv}" && pwd)
+build_extension "$venv"
+PYTHONPATH=bindings/python "$venv/bin/python" bindings/python/tests/compat/run_suite.py "${options[@]}" ${OUT:+--out "$OUT"}
