@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::resume::Start;
 use super::run::{Next, Run};
 use super::stats::Counters;
 use super::{Batch, Shared};
@@ -60,8 +61,8 @@ impl Epoch {
                     return Poll::Ready(Err(error));
                 }
                 Ok(Next::Batch(Ok(batch))) => {
-                    let (epoch, position) = (run.epoch, run.position);
-                    self.delivered(&batch, started.elapsed(), epoch, position);
+                    let (epoch, start) = (run.epoch, run.start);
+                    self.delivered(&batch, started.elapsed(), epoch, start);
                     if let Some(run) = &self.run {
                         run.observe();
                     }
@@ -75,8 +76,8 @@ impl Epoch {
                     return Poll::Ready(Err(error));
                 }
                 Ok(Next::EpochEnd) => {
-                    let (epoch, position) = (run.epoch, run.position);
-                    self.over(epoch, position);
+                    let (epoch, start) = (run.epoch, run.start);
+                    self.over(epoch, start);
                     return Poll::Done;
                 }
                 Ok(Next::Discarded) => {}
@@ -90,7 +91,7 @@ impl Epoch {
         }
     }
 
-    fn delivered(&mut self, batch: &Batch, waited: Duration, epoch: u64, position: usize) {
+    fn delivered(&mut self, batch: &Batch, waited: Duration, epoch: u64, start: Start) {
         self.planned += batch.planned;
         self.delivered += batch.len;
         if let Some(counters) = &self.counters {
@@ -99,15 +100,15 @@ impl Epoch {
         }
         let mut place = self.shared.place();
         place.delivered_epoch = epoch;
-        place.delivered = position;
+        place.delivered = start;
     }
 
     /// The state after the last batch is the start of the next epoch.
-    fn over(&mut self, epoch: u64, position: usize) {
+    fn over(&mut self, epoch: u64, start: Start) {
         {
             let mut place = self.shared.place();
             place.delivered_epoch = epoch;
-            place.delivered = position;
+            place.delivered = start;
         }
         if self.planned > 0 && self.delivered == 0 {
             let Self { number, planned, .. } = self;

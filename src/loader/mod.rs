@@ -58,7 +58,7 @@ pub use stats::{Bottleneck, DeviceStats, Stage, StageStats, Stats};
 
 use crate::batch::{BufferPool, Column, PageableAllocator};
 use crate::device::{Device, DeviceRow};
-use crate::sample::EpochPlan;
+use crate::sample::{EpochPlan, SampleIndex};
 use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
 use gpu::GpuPath;
@@ -67,7 +67,7 @@ use notices::Notices;
 use pipeline::Pipeline;
 use policy::Quarantine;
 use process::PerProcess;
-use resume::STATE_VERSION;
+use resume::{STATE_VERSION, Start};
 use run::Run;
 use stats::Counters;
 
@@ -107,9 +107,9 @@ struct Shared {
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     epoch: u64,
-    position: usize,
+    start: Start,
     delivered_epoch: u64,
-    delivered: usize,
+    delivered: Start,
 }
 
 /// One batch, in host memory.
@@ -187,16 +187,17 @@ impl Loader {
     /// # Errors
     /// When threads cannot be started.
     pub fn epoch(&self) -> Result<Epoch> {
-        let Place { epoch, position, .. } = {
+        let Place { epoch, start, .. } = {
             let mut place = self.shared.place();
             let now = *place;
-            *place = Place { epoch: now.epoch + 1, position: 0, delivered_epoch: now.epoch, delivered: now.position };
+            let next = now.epoch + 1;
+            *place = Place { epoch: next, delivered_epoch: now.epoch, delivered: now.start, ..Place::default() };
             now
         };
-        let idle = self.shared.take_idle().filter(|run| run.epoch == epoch && run.position == position);
+        let idle = self.shared.take_idle().filter(|run| run.epoch == epoch && run.start == start);
         let run = match idle {
             Some(run) => run,
-            None => self.shared.start(epoch, position)?,
+            None => self.shared.start(epoch, start)?,
         };
         Ok(Epoch::new(Arc::clone(&self.shared), run))
     }
@@ -208,9 +209,9 @@ impl Loader {
     /// epoch is named: the usual loop sets each epoch before it begins, the resumed one too.
     pub fn set_epoch(&self, epoch: u64) {
         let mut place = self.shared.place();
-        // A position other than 0 can only be a loaded one: beginning an epoch takes it away.
-        if place.epoch != epoch || place.position == 0 {
-            *place = Place { epoch, position: 0, delivered_epoch: epoch, delivered: 0 };
+        // A start in mid-epoch can only be a loaded one: beginning an epoch takes it away.
+        if place.epoch != epoch || place.start == Start::default() {
+            *place = Place { epoch, delivered_epoch: epoch, ..Place::default() };
         }
     }
 
@@ -306,7 +307,8 @@ impl Loader {
             version: STATE_VERSION,
             seed: self.shared.config.seed,
             epoch: place.delivered_epoch,
-            position: place.delivered as u64,
+            consumed: place.delivered.consumed as u64,
+            position: place.delivered.position as u64,
             world_size: self.shared.config.split.world_size as u64,
             fingerprint: self.shared.fingerprint,
         }
@@ -327,27 +329,9 @@ impl Loader {
                 format!("the saved state was made {theirs}, this loader reads {ours}: the shards are the same");
             return mismatch(message, "build the loader with the same shuffling");
         }
-        let mut position = state.position_under(config.split, config.seed, self.shared.fingerprint)?;
-        if let Some(index) = self.shared.dataset.index() {
-            let ranks = usize::try_from(state.world_size).unwrap_or(usize::MAX).max(1);
-            let most = index.len().div_ceil(ranks);
-            if state.position > most as u64 {
-                let message = format!("the saved position {} lies beyond the epoch's {most} samples", state.position);
-                return mismatch(message, "start the epoch anew, or load the state as it was saved");
-            }
-            // Where ranks had samples twice to have equal numbers, all of them together had more than there are.
-            position = position.min(index.len().div_ceil(config.split.world_size.max(1)));
-        }
-        if self.shared.dataset.index().is_none() && state.world_size != config.split.world_size as u64 {
-            let message = format!(
-                "the saved state is of {} ranks, and a stream cannot be shared out anew in mid-epoch among {}",
-                state.world_size, config.split.world_size
-            );
-            let hint = "resume with the same number of ranks, or at the start of an epoch";
-            return mismatch(message, hint);
-        }
-        *self.shared.place() =
-            Place { epoch: state.epoch, position, delivered_epoch: state.epoch, delivered: position };
+        let samples = self.shared.dataset.index().map(SampleIndex::len);
+        let start = state.start_under(config.split, config.seed, self.shared.fingerprint, samples)?;
+        *self.shared.place() = Place { epoch: state.epoch, start, delivered_epoch: state.epoch, delivered: start };
         Ok(())
     }
 }
@@ -373,7 +357,7 @@ impl Shared {
         Ok(Pipeline::new(self.dataset.clone(), &config, quarantine, losses, counters, pool))
     }
 
-    fn start(&self, epoch: u64, position: usize) -> Result<Run> {
+    fn start(&self, epoch: u64, start: Start) -> Result<Run> {
         let threads = self.config.threads;
         let counters = Arc::new(Counters::new(threads.decode, threads.read));
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&counters));
@@ -381,7 +365,7 @@ impl Shared {
         if let Some(gpu) = &self.gpu {
             pipeline.ranges = gpu.ranges();
         }
-        Run::start(Arc::new(pipeline), threads, self.gpu.as_ref(), epoch, position)
+        Run::start(Arc::new(pipeline), threads, self.gpu.as_ref(), epoch, start)
     }
 
     fn take_idle(&self) -> Option<Run> {

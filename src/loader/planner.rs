@@ -9,6 +9,7 @@ use crossbeam::channel::{Receiver, Sender};
 use super::assembly::{Assembly, Finished};
 use super::dataset::RawSample;
 use super::pipeline::Pipeline;
+use super::resume::Start;
 use super::stream::StreamFeed;
 use crate::Result;
 use crate::sample::EpochPlan;
@@ -67,17 +68,17 @@ enum Feed {
 }
 
 impl Planner {
-    /// A planner that begins at `position` of `epoch`.
+    /// A planner that begins at `start` of `epoch`.
     pub(crate) fn new(
         pipeline: Arc<Pipeline>,
         permits: Receiver<()>,
         stop: Receiver<()>,
         output: Sender<Output>,
         epoch: u64,
-        position: usize,
+        start: Start,
     ) -> Result<Self> {
-        let feed = Feed::open(&pipeline, epoch, position)?;
-        let batch_index = position / pipeline.plan.batch_size;
+        let feed = Feed::open(&pipeline, epoch, start)?;
+        let batch_index = start.position / pipeline.plan.batch_size;
         Ok(Self {
             pipeline,
             permits,
@@ -87,7 +88,7 @@ impl Planner {
             epoch,
             sequence: 0,
             batch_index,
-            is_whole: position == 0,
+            is_whole: start == Start::default(),
             current: None,
         })
     }
@@ -192,15 +193,15 @@ impl Planner {
         self.epoch += 1;
         self.batch_index = 0;
         self.is_whole = true;
-        self.feed = Feed::open(&self.pipeline, self.epoch, 0)?;
+        self.feed = Feed::open(&self.pipeline, self.epoch, Start::default())?;
         Ok(())
     }
 }
 
 impl Feed {
-    fn open(pipeline: &Arc<Pipeline>, epoch: u64, position: usize) -> Result<Self> {
+    fn open(pipeline: &Arc<Pipeline>, epoch: u64, Start { consumed, position }: Start) -> Result<Self> {
         match pipeline.dataset.index() {
-            Some(_) => Ok(Self::Indexed { plan: Arc::new(pipeline.epoch_plan(epoch)?), position }),
+            Some(_) => Ok(Self::Indexed { plan: Arc::new(pipeline.epoch_plan(epoch)?.after(consumed)), position }),
             None => Ok(Self::Stream(Box::new(StreamFeed::open(pipeline, epoch, position)?))),
         }
     }

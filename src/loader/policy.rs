@@ -22,7 +22,7 @@ pub enum OnError {
     ///
     /// In a stream, a shard that cannot be read on counts as one bad sample, whatever it still held: nobody knows.
     Skip,
-    /// Another sample of the same epoch takes its row, chosen by (seed, epoch, position) alone.
+    /// Another sample of the same epoch takes its row, chosen by (seed, epoch, sample) alone.
     Replace,
 }
 

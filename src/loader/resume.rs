@@ -12,37 +12,58 @@ use crate::{Error, ErrorKind, Result};
 /// The place of a loader between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct State {
-    /// Layout of this record; 1 today.
+    /// Layout of this record; 2 today.
     pub version: u32,
     /// Seed of the loader that made it.
     pub seed: u64,
     /// The epoch in progress.
     pub epoch: u64,
-    /// Samples of the epoch that this rank's consumer has got.
+    /// Samples of the epoch that all ranks together had before their number last changed in mid-epoch; 0 where it has
+    /// not.
+    #[serde(default)]
+    pub consumed: u64,
+    /// Samples that this rank's consumer has got since then.
     pub position: u64,
-    /// Number of ranks that shared the epoch.
+    /// Number of ranks that share the epoch since then.
     pub world_size: u64,
     /// Fingerprint of the data set, 0 for a stream.
     pub fingerprint: u64,
 }
 
-/// The layout that this code writes and reads.
-pub(crate) const STATE_VERSION: u32 = 1;
+/// The layout that this code writes; it also reads 1, which knew no `consumed`.
+pub(crate) const STATE_VERSION: u32 = 2;
+
+/// A place in an epoch, whoever shares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Start {
+    /// Samples that all ranks together had before these ranks shared the rest.
+    pub(crate) consumed: usize,
+    /// Samples that this rank has had of its share of the rest.
+    pub(crate) position: usize,
+}
 
 impl State {
-    /// The place of this rank's next sample under `split`, which may have another number of ranks.
+    /// The place of this rank's next sample under `split`, which may have another number of ranks; of an index with
+    /// `samples`, or of a stream.
     ///
-    /// All ranks together had `position * world_size` samples of one global order; each goes on after its share of
-    /// them, rounded down: where the numbers do not divide, up to one sample a rank comes twice, none is lost.
+    /// All ranks together had a prefix of one global order. As many ranks as before go on in their shares; another
+    /// number shares out what is left anew, so that no sample is lost and none comes twice.
     ///
     /// # Errors
-    /// [`ErrorKind::StateMismatch`] when it was made by another version, seed or data set.
-    pub(crate) fn position_under(&self, split: Split, seed: u64, fingerprint: u64) -> Result<usize> {
+    /// [`ErrorKind::StateMismatch`] when it was made by another version, seed or data set, or lies beyond the epoch, or
+    /// when a stream's ranks have changed in number.
+    pub(crate) fn start_under(
+        &self,
+        split: Split,
+        seed: u64,
+        fingerprint: u64,
+        samples: Option<usize>,
+    ) -> Result<Start> {
         let mismatch =
             |message: String, hint: &str| Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint.to_owned()));
-        if self.version != STATE_VERSION {
+        if !(1..=STATE_VERSION).contains(&self.version) {
             return mismatch(
-                format!("the saved state has version {}, this build reads {STATE_VERSION}", self.version),
+                format!("the saved state has version {}, this build reads 1 to {STATE_VERSION}", self.version),
                 "load it with the version of brimful that saved it",
             );
         }
@@ -58,9 +79,39 @@ impl State {
                 "start the epoch anew, or use the shards and the shuffling it was saved with",
             );
         }
-        let all = u128::from(self.position) * u128::from(self.world_size.max(1));
-        usize::try_from(all / split.world_size.max(1) as u128)
-            .map_err(|_| Error::new(ErrorKind::StateMismatch, "the saved position is beyond any data set"))
+        let are_as_many = self.world_size == split.world_size as u64;
+        let beyond = |what: &str, most: u64| {
+            let message = format!("the saved state has {what}, and the epoch has {most}");
+            mismatch(message, "start the epoch anew, or load the state as it was saved")
+        };
+        let Some(samples) = samples else {
+            return match usize::try_from(self.position) {
+                Ok(position) if are_as_many => Ok(Start { consumed: 0, position }),
+                Ok(_) => mismatch(
+                    format!(
+                        "the saved state is of {} ranks, and a stream cannot be shared out anew in mid-epoch among {}",
+                        self.world_size, split.world_size
+                    ),
+                    "resume with the same number of ranks, or at the start of an epoch",
+                ),
+                Err(_) => beyond(&format!("{} samples of a rank", self.position), usize::MAX as u64),
+            };
+        };
+        let all = samples as u64;
+        let Some(left) = all.checked_sub(self.consumed) else {
+            return beyond(&format!("{} samples of all ranks", self.consumed), all);
+        };
+        let ranks = self.world_size.max(1);
+        let share = left.div_ceil(ranks);
+        if self.position > share {
+            return beyond(&format!("{} samples of a rank", self.position), share);
+        }
+        if are_as_many {
+            return Ok(Start { consumed: (all - left) as usize, position: self.position as usize });
+        }
+        // What was padded for equal numbers goes beyond the end.
+        let had = u128::from(self.position) * u128::from(ranks) + u128::from(self.consumed);
+        Ok(Start { consumed: usize::try_from(had).map_or(samples, |had| had.min(samples)), position: 0 })
     }
 }
 
@@ -109,26 +160,51 @@ mod tests {
     use super::*;
 
     fn state() -> State {
-        State { version: STATE_VERSION, seed: 7, epoch: 3, position: 100, world_size: 4, fingerprint: 9 }
+        State { version: STATE_VERSION, seed: 7, epoch: 3, consumed: 0, position: 100, world_size: 4, fingerprint: 9 }
     }
 
     fn split(world_size: usize) -> Split {
         Split { world_size, ..Split::whole() }
     }
 
+    fn start(state: State, world_size: usize, samples: Option<usize>) -> Result<(usize, usize)> {
+        let start = state.start_under(split(world_size), 7, 9, samples)?;
+        Ok((start.consumed, start.position))
+    }
+
     #[test]
-    fn another_number_of_ranks_goes_on_without_losing_a_sample() {
-        assert_eq!(state().position_under(split(4), 7, 9).unwrap(), 100);
-        assert_eq!(state().position_under(split(8), 7, 9).unwrap(), 50);
-        assert_eq!(state().position_under(split(3), 7, 9).unwrap(), 133);
+    fn as_many_ranks_go_on_in_their_shares_and_others_share_the_rest_anew() {
+        let samples = Some(1000);
+        assert_eq!(start(state(), 4, samples).unwrap(), (0, 100));
+        assert_eq!(start(state(), 8, samples).unwrap(), (400, 0));
+        assert_eq!(start(state(), 3, samples).unwrap(), (400, 0));
+        let changed = State { consumed: 402, position: 7, world_size: 3, ..state() };
+        assert_eq!(start(changed, 3, samples).unwrap(), (402, 7));
+        assert_eq!(start(changed, 5, samples).unwrap(), (423, 0));
+    }
+
+    #[test]
+    fn what_was_padded_is_no_place_beyond_the_epoch() {
+        assert_eq!(start(State { position: 100, world_size: 4, ..state() }, 3, Some(398)).unwrap(), (398, 0));
+        assert_eq!(start(State { position: 1, world_size: u64::MAX, ..state() }, 3, Some(398)).unwrap(), (398, 0));
+    }
+
+    #[test]
+    fn a_stream_goes_on_with_as_many_ranks_only() {
+        assert_eq!(start(state(), 4, None).unwrap(), (0, 100));
+        assert_eq!(start(state(), 3, None).unwrap_err().kind(), ErrorKind::StateMismatch);
     }
 
     #[test]
     fn a_state_of_something_else_is_refused() {
-        for (seed, fingerprint, version) in [(8, 9, 1), (7, 8, 1), (7, 9, 2)] {
+        for (seed, fingerprint, version) in [(8, 9, 2), (7, 8, 2), (7, 9, 0), (7, 9, 3)] {
             let state = State { version, ..state() };
-            let error = state.position_under(split(4), seed, fingerprint).unwrap_err();
+            let error = state.start_under(split(4), seed, fingerprint, Some(1000)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StateMismatch);
+        }
+        for (consumed, position) in [(1001, 0), (u64::MAX, 1), (0, 251), (900, 26), (0, u64::MAX)] {
+            let error = start(State { consumed, position, ..state() }, 4, Some(1000)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StateMismatch, "{consumed} {position}");
         }
     }
 }

@@ -14,6 +14,7 @@ use super::gpu::{EngineLane, GpuPath};
 use super::lanes::Lanes;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
+use super::resume::Start;
 use super::settle::Job;
 use super::stats::Counters;
 use super::worker::{Intake, Worker, unpanicked};
@@ -71,9 +72,9 @@ pub(crate) struct Run {
     /// Told of every batch that is delivered, where there are two lanes.
     lanes: Option<Arc<Lanes>>,
     next: u64,
-    /// The epoch whose batches come next, and the samples of it that were delivered.
+    /// The epoch whose batches come next, and how far it was delivered.
     pub(crate) epoch: u64,
-    pub(crate) position: usize,
+    pub(crate) start: Start,
 }
 
 /// What a consumer gets when it asks.
@@ -88,13 +89,13 @@ pub(crate) enum Next {
 }
 
 impl Run {
-    /// Starts the threads at sample `position` of `epoch`.
+    /// Starts the threads at `start` of `epoch`.
     pub(crate) fn start(
         pipeline: Arc<Pipeline>,
         threads: Threads,
         gpu: Option<&GpuPath>,
         epoch: u64,
-        position: usize,
+        start: Start,
     ) -> Result<Self> {
         let (permits, permits_out) = channel::bounded(threads.prefetch);
         for _ in 0..threads.prefetch {
@@ -114,7 +115,7 @@ impl Run {
         };
         let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(READ_AHEAD));
         let planner =
-            Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, position)?;
+            Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, start)?;
         let workers: Vec<Worker> = (0..threads.decode)
             .map(|_| {
                 let intake = Intake::Queue { jobs: jobs.clone(), stopped: stopped.clone() };
@@ -146,7 +147,7 @@ impl Run {
             lanes: engines.as_ref().map(|(_, lanes)| Arc::clone(lanes)),
             next: 0,
             epoch,
-            position,
+            start,
         };
         for worker in workers {
             let (alive, failed) = (alive.clone(), finished.clone());
@@ -220,14 +221,14 @@ impl Run {
         Ok(match in_turn {
             None => {
                 self.epoch += 1;
-                self.position = 0;
+                self.start = Start::default();
                 Next::EpochEnd
             }
             Some(finished) => {
                 let _ = self.permits.try_send(());
                 match finished.batch {
                     Some(batch) => {
-                        self.position += batch.as_ref().map_or(0, |batch| batch.planned);
+                        self.start.position += batch.as_ref().map_or(0, |batch| batch.planned);
                         Next::Batch(batch)
                     }
                     None => Next::Discarded,

@@ -146,7 +146,8 @@ impl Settler {
         }
         match (pipeline.quarantine.on_error(), &job.plan) {
             (OnError::Replace, Some(plan)) if job.attempt < ATTEMPTS_MAX => {
-                let other = replacement(pipeline, plan, job.assembly.epoch, job.position, job.attempt);
+                let bad = plan.get(job.position).unwrap_or_default();
+                let other = replacement(pipeline, job.assembly.epoch, bad, job.attempt);
                 let sample = pipeline.dataset.read(other, |_| false);
                 Some(Job { sample, attempt: job.attempt + 1, ..job })
             }
@@ -188,9 +189,11 @@ pub(crate) fn placed(error: Error, sample: &RawSample, field: &RawField) -> Erro
         .in_shard(Arc::clone(&sample.url))
 }
 
-/// A sample of the same epoch in the place of a bad one: a function of (seed, epoch, position, attempt) alone.
-fn replacement(pipeline: &Pipeline, plan: &EpochPlan, epoch: u64, position: usize, attempt: u32) -> usize {
+/// Any sample in the place of a bad one: a function of (seed, epoch, bad sample, attempt) alone, so that ranks, batch
+/// size and a resume change nothing.
+fn replacement(pipeline: &Pipeline, epoch: u64, bad: usize, attempt: u32) -> usize {
     let seed = pipeline.seed.wrapping_add(u64::from(attempt) + 1).wrapping_mul(STREAM_STEP);
-    let mut rng = SampleRng::new(seed, epoch, position as u64);
-    plan.at(rng.below(u32::try_from(plan.len()).unwrap_or(u32::MAX)) as usize)
+    let mut rng = SampleRng::new(seed, epoch, bad as u64);
+    let samples = pipeline.dataset.len().unwrap_or_default();
+    rng.below(u32::try_from(samples).unwrap_or(u32::MAX)) as usize
 }

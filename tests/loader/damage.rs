@@ -2,7 +2,7 @@
 
 use brimful::ErrorKind;
 use brimful::loader::{DatasetOptions, ErrorBudget, OnError};
-use brimful::sample::Shuffle;
+use brimful::sample::{Remainder, Shuffle, Split};
 
 use super::made::{Made, epoch_labels, jpeg, labels, made, options, sample, shard_path, write_shard};
 
@@ -69,6 +69,26 @@ fn replaced_samples_keep_batches_full_and_do_not_depend_on_threads() {
         labels
     };
     assert_eq!(run(1), run(4));
+}
+
+#[test]
+fn what_replaces_a_bad_sample_does_not_depend_on_ranks_or_batches() {
+    let data = damaged();
+    let run = |world_size: usize, batch_size: usize| {
+        let ranks = (0..world_size).flat_map(|rank| {
+            let split = Split { rank, world_size, remainder: Remainder::Pad };
+            let replace = |b: brimful::loader::LoaderBuilder| b.on_error(OnError::Replace, ErrorBudget::Unlimited);
+            epoch_labels(&data.loader(|b| replace(b).batch_size(batch_size).split(split).shuffle(Shuffle::Global)))
+        });
+        let mut labels: Vec<i64> = ranks.collect();
+        labels.sort_unstable();
+        labels
+    };
+    let one = run(1, 4);
+    assert_eq!(one.len(), 20);
+    for (world_size, batch_size) in [(1, 7), (2, 3), (5, 4)] {
+        assert_eq!(run(world_size, batch_size), one, "{world_size} ranks, batches of {batch_size}");
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Which sample comes when: never a matter of threads or time.
 
+use brimful::loader::State;
 use brimful::sample::{Remainder, Shuffle, Split};
 
-use super::made::{epoch_labels, labels, made, pixels};
+use super::made::{Made, epoch_labels, labels, made, pixels};
 
 #[test]
 fn without_shuffling_samples_come_as_they_lie() {
@@ -93,7 +94,7 @@ fn setting_the_resumed_epoch_keeps_the_resumed_place() {
     epoch.next().unwrap().unwrap();
     let rest: Vec<i64> =
         loader.state().position.checked_sub(4).map(|_| epoch.flat_map(|b| labels(&b.unwrap())).collect()).unwrap();
-    let state = brimful::loader::State { position: 4, epoch: 0, ..loader.state() };
+    let state = State { position: 4, epoch: 0, ..loader.state() };
     let resumed = build();
     resumed.load_state(&state).unwrap();
     resumed.set_epoch(0);
@@ -111,7 +112,7 @@ fn an_epoch_that_is_set_twice_is_replayed_whole() {
     loader.set_epoch(2);
     assert_eq!(epoch_labels(&loader), whole);
     // A loaded place is kept once, for the epoch that goes on from it.
-    let state = brimful::loader::State { position: 4, epoch: 2, ..build().state() };
+    let state = State { position: 4, epoch: 2, ..build().state() };
     loader.load_state(&state).unwrap();
     loader.set_epoch(2);
     assert_eq!(epoch_labels(&loader), whole[4..]);
@@ -158,7 +159,7 @@ fn a_position_beyond_the_epoch_is_refused_and_its_very_end_is_not() {
     let data = made(&[20]);
     let loader = data.loader(|b| b);
     let state = loader.state();
-    let at = |position, world_size| brimful::loader::State { position, world_size, ..state };
+    let at = |position, world_size| State { position, world_size, ..state };
     for (position, world_size) in [(20, 1), (7, 3), (3, 8)] {
         loader.load_state(&at(position, world_size)).unwrap();
         // What was padded for equal ranks does not make a place that cannot be loaded again.
@@ -169,6 +170,83 @@ fn a_position_beyond_the_epoch_is_refused_and_its_very_end_is_not() {
         // One sample a rank is what more ranks than samples have.
         let expected = if position == 1 { Ok(()) } else { Err(brimful::ErrorKind::StateMismatch) };
         assert_eq!(refused, expected, "{position} of {world_size}");
+    }
+}
+
+/// Labels of `batches` batches of each of `world_size` ranks that go on from `state`, and the state after them.
+fn go_on(
+    data: &Made,
+    state: Option<State>,
+    world_size: usize,
+    remainder: Remainder,
+    batches: usize,
+) -> (Vec<i64>, State) {
+    let mut seen = Vec::new();
+    let mut states = Vec::new();
+    for rank in 0..world_size {
+        let split = Split { rank, world_size, remainder };
+        let loader = data.loader(|b| b.batch_size(3).shuffle(Shuffle::Global).seed(8).split(split));
+        if let Some(state) = state {
+            loader.load_state(&state).unwrap();
+        }
+        let epoch = loader.epoch().unwrap();
+        seen.extend(epoch.take(batches).flat_map(|batch| labels(&batch.unwrap())));
+        states.push(loader.state());
+    }
+    assert!(states.iter().all(|state| *state == states[0]), "one state serves every rank: {states:?}");
+    (seen, states[0])
+}
+
+#[test]
+fn a_changing_number_of_ranks_loses_and_repeats_no_sample_within_the_epoch() {
+    let data = made(&[40, 31, 32]);
+    for worlds in [[4, 3, 5], [1, 4, 1], [3, 2, 7], [5, 1, 3], [7, 5, 4]] {
+        let (mut seen, state) = go_on(&data, None, worlds[0], Remainder::Pad, 2);
+        let (more, state) = go_on(&data, Some(state), worlds[1], Remainder::Pad, 1);
+        seen.extend(more);
+        // A state that is loaded and saved again without a batch says the same.
+        let (none, state) = go_on(&data, Some(state), worlds[1], Remainder::Pad, 0);
+        assert!(none.is_empty());
+        let had = seen.len();
+        assert_eq!(had, (2 * worlds[0] + worlds[1]) * 3);
+        let (rest, _) = go_on(&data, Some(state), worlds[2], Remainder::Pad, usize::MAX);
+        // Only what makes the ranks equal at the very end comes twice.
+        assert_eq!(rest.len(), (103 - had).div_ceil(worlds[2]) * worlds[2], "{worlds:?}");
+        seen.extend(rest);
+        let mut all = seen.clone();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!((all.len(), seen.len() - all.len()), (103, seen.len() - 103), "{worlds:?}");
+        let mut first: Vec<i64> = seen[..had].to_vec();
+        first.sort_unstable();
+        first.dedup();
+        assert_eq!(first.len(), had, "{worlds:?}");
+    }
+}
+
+#[test]
+fn pixels_of_a_sample_are_the_same_for_any_ranks_and_batches() {
+    let data = made(&[9, 10]);
+    let run = |world_size: usize, batch_size: usize| {
+        let mut rows = std::collections::BTreeMap::new();
+        for rank in 0..world_size {
+            let split = Split { rank, world_size, remainder: Remainder::Drop };
+            let loader = data.loader(|b| b.batch_size(batch_size).split(split).shuffle(Shuffle::Global).seed(4));
+            for batch in loader.epoch().unwrap() {
+                let batch = batch.unwrap();
+                let row_bytes = pixels(&batch).len() / batch.len();
+                let images = pixels(&batch).chunks_exact(row_bytes).map(<[u8]>::to_vec);
+                rows.extend(labels(&batch).into_iter().zip(images));
+            }
+        }
+        rows
+    };
+    let one = run(1, 4);
+    assert_eq!(one.len(), 19);
+    for (world_size, batch_size) in [(1, 7), (2, 3), (5, 1)] {
+        let rows = run(world_size, batch_size);
+        assert_eq!(rows.len(), 19 / world_size * world_size);
+        assert!(rows.iter().all(|(label, image)| one[label] == *image), "{world_size} ranks, batches of {batch_size}");
     }
 }
 

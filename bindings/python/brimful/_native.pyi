@@ -131,7 +131,15 @@ class Loader:
     def fetch(self, ordinals: Sequence[int], epoch: int) -> Batch: ...
     def state(self) -> dict[str, int]: ...
     def load_state(
-        self, *, version: int, seed: int, epoch: int, position: int, world_size: int, fingerprint: int
+        self,
+        *,
+        version: int,
+        seed: int,
+        epoch: int,
+        position: int,
+        world_size: int,
+        fingerprint: int,
+        consumed: int = 0,
     ) -> None: ...
     def stats(self) -> dict[str, Any]: ...
     def notices(self) -> list[str]: ...

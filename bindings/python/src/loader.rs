@@ -176,11 +176,12 @@ impl Loader {
 
     /// The place after the last batch that was delivered.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let State { version, seed, epoch, position, world_size, fingerprint, .. } = self.loader.state();
+        let State { version, seed, epoch, consumed, position, world_size, fingerprint } = self.loader.state();
         let state = PyDict::new(py);
         state.set_item("version", version)?;
         state.set_item("seed", seed)?;
         state.set_item("epoch", epoch)?;
+        state.set_item("consumed", consumed)?;
         state.set_item("position", position)?;
         state.set_item("world_size", world_size)?;
         state.set_item("fingerprint", fingerprint)?;
@@ -188,7 +189,8 @@ impl Loader {
     }
 
     /// Makes the next epoch go on where a state was taken.
-    #[pyo3(signature = (*, version, seed, epoch, position, world_size, fingerprint))]
+    #[pyo3(signature = (*, version, seed, epoch, position, world_size, fingerprint, consumed=0))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords are the keys of a state, each passed on as it is")]
     fn load_state(
         &self,
         version: u32,
@@ -197,8 +199,9 @@ impl Loader {
         position: u64,
         world_size: u64,
         fingerprint: u64,
+        consumed: u64,
     ) -> PyResult<()> {
-        let state = State { version, seed, epoch, position, world_size, fingerprint };
+        let state = State { version, seed, epoch, consumed, position, world_size, fingerprint };
         self.loader.load_state(&state).map_err(raise)
     }
 
