@@ -3,7 +3,8 @@
 //! The route of one sample, which is also the order of the modules:
 //! a [`shard`] is an archive, its members make a [`sample`], [`decode`] turns a region of its image into
 //! pixels, [`transform`] decides which region and resamples it, [`batch`] holds many of them in one host
-//! buffer, [`device`] makes the model's input of it, and [`loader`] runs all of that on threads.
+//! buffer, [`device`] makes the model's input of it, and [`loader`] runs all of that on threads. Beside that route,
+//! [`report`] shows numbers to people.
 
 pub mod error;
 pub mod shard;
@@ -14,6 +15,7 @@ pub mod transform;
 pub mod batch;
 pub mod device;
 pub mod loader;
+pub mod report;
 #[cfg(feature = "cli")]
 pub mod cli;
 

@@ -11,6 +11,7 @@ mod stats;
 mod loader;
 mod io;
 mod command;
+mod page;
 
 /// The native half of the package `brimful`; import that one.
 #[pyo3::pymodule]
@@ -31,6 +32,8 @@ mod _native {
     use crate::io::decode_image;
     #[pymodule_export]
     use crate::loader::{Epoch, Loader};
+    #[pymodule_export]
+    use crate::page::{page_html, page_text};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
