@@ -8,6 +8,8 @@ mod order;
 mod damage;
 #[path = "loader/columns.rs"]
 mod columns;
+#[path = "loader/rows.rs"]
+mod rows;
 #[path = "loader/streams.rs"]
 mod streams;
 #[path = "loader/threads.rs"]

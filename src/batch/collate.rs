@@ -28,6 +28,10 @@ pub enum Column {
     Bytes(Vec<Bytes>),
     /// A tensor in a device's memory.
     Device(Arc<dyn DeviceArray>),
+    /// One tensor a row, where rows are not stacked: images of free size, arrays.
+    Tensors(Vec<HostTensor>),
+    /// Values of rows that were not collated and are no arrays.
+    Values(Vec<RowValue>),
 }
 
 impl Column {
@@ -40,6 +44,8 @@ impl Column {
             Self::Json(rows) => rows.len(),
             Self::Names(rows) | Self::Bytes(rows) => rows.len(),
             Self::Device(array) => array.shape().first().copied().unwrap_or(0),
+            Self::Tensors(rows) => rows.len(),
+            Self::Values(rows) => rows.len(),
         }
     }
 
@@ -81,6 +87,26 @@ pub fn collate(rows: Vec<RowValue>, pool: &Arc<BufferPool>) -> Result<Column> {
         let message = "the field holds values of different kinds in one batch, so they cannot share a column";
         Err(Error::new(ErrorKind::FieldValue, message))
     }
+}
+
+/// `rows` as they are, for someone who makes a batch of them himself: arrays as tensors of their own.
+///
+/// # Errors
+/// [`ErrorKind::FieldValue`] when some rows are arrays and others are not.
+pub fn apart(rows: Vec<RowValue>, pool: &Arc<BufferPool>) -> Result<Column> {
+    let arrays = rows.iter().filter(|value| matches!(value, Value::Array(_))).count();
+    if arrays == 0 {
+        return Ok(Column::Values(rows));
+    }
+    let tensors = rows.iter().map(|value| match value {
+        Value::Array(array) => {
+            let mut data = pool.take(array.data.len())?;
+            data.copy_from_slice(&array.data);
+            HostTensor::contiguous(data, array.dtype, array.shape.clone())
+        }
+        _ => Err(Error::new(ErrorKind::FieldValue, "the field holds arrays and other values in one batch")),
+    });
+    Ok(Column::Tensors(tensors.collect::<Result<_>>()?))
 }
 
 /// JSON scalars count as the numbers and texts they are.
@@ -168,6 +194,21 @@ mod tests {
     fn json_strings_are_texts_and_other_json_stays_a_list() {
         assert!(matches!(check(vec![Value::Json("a".into()), Value::Text("b".into())]).unwrap(), Column::Texts(_)));
         assert!(matches!(check(vec![Value::Json(serde_json::json!([1])), Value::Int(1)]).unwrap(), Column::Json(_)));
+    }
+
+    #[test]
+    fn rows_apart_keep_their_kinds_and_arrays_their_shapes() {
+        let pool = BufferPool::new(Arc::new(PageableAllocator), 0);
+        let array = |n: u8| {
+            let data = Bytes::from(vec![n; usize::from(n)]);
+            Value::Array(Array { dtype: Dtype::U8, shape: vec![usize::from(n)], data })
+        };
+        let Column::Tensors(rows) = apart(vec![array(2), array(5)], &pool).unwrap() else { panic!("no tensors") };
+        assert_eq!(rows.iter().map(|row| row.bytes().to_vec()).collect::<Vec<_>>(), [vec![2; 2], vec![5; 5]]);
+        let mixed = vec![Value::Int(1), Value::Text("a".into())];
+        let Column::Values(rows) = apart(mixed.clone(), &pool).unwrap() else { panic!("no values") };
+        assert_eq!(rows, mixed);
+        assert_eq!(apart(vec![array(1), Value::Int(1)], &pool).unwrap_err().kind(), ErrorKind::FieldValue);
     }
 
     #[test]

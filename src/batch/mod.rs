@@ -10,7 +10,7 @@ use std::fmt;
 
 pub use array::DeviceArray;
 pub use buffer::{BufferPool, HostAllocator, HostBuffer, HostMemory, PageableAllocator, Release, Slot, Slots};
-pub use collate::{Column, RowValue, collate};
+pub use collate::{Column, RowValue, apart, collate};
 
 pub use crate::sample::ArrayDtype as Dtype;
 use crate::{Error, ErrorKind, Result};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Loader;
+use super::assembly::Delivery;
 use super::dataset::{Dataset, thread_count};
 use super::gpu::GpuPath;
 use super::policy::{ErrorBudget, OnError};
@@ -32,6 +33,9 @@ const PREFETCH_MAX: usize = 1024;
 
 /// Batches that a consumer may hold on a GPU unless asked otherwise: more are held by mistake, not by plan.
 const HELD_MAX_DEFAULT: usize = 16;
+
+/// Bytes of images of free size in flight unless asked otherwise: a few batches of photos at full size.
+const LOOSE_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
 /// Rows of a batch at most.
 const BATCH_SIZE_MAX: usize = 1 << 20;
@@ -63,6 +67,8 @@ pub struct LoaderBuilder {
 pub(crate) struct LoaderConfig {
     pub(crate) batch_size: usize,
     pub(crate) drop_last: bool,
+    pub(crate) delivery: Delivery,
+    pub(crate) loose_bytes_max: u64,
     pub(crate) shuffle: Shuffle,
     pub(crate) shuffle_samples: usize,
     pub(crate) split: Split,
@@ -95,6 +101,8 @@ impl LoaderBuilder {
         let config = LoaderConfig {
             batch_size: 1,
             drop_last: false,
+            delivery: Delivery::default(),
+            loose_bytes_max: LOOSE_BYTES_MAX_DEFAULT,
             shuffle: Shuffle::None,
             shuffle_samples: 1000,
             split: Split::whole(),
@@ -133,6 +141,19 @@ impl LoaderBuilder {
     /// Whether a last batch that is not full is left out. Default no.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.config.drop_last = drop_last;
+        self
+    }
+
+    /// What becomes of finished rows. Default: batches.
+    pub fn delivery(mut self, delivery: Delivery) -> Self {
+        self.config.delivery = delivery;
+        self
+    }
+
+    /// Bytes of decoded images in flight from which no further batch is begun, where the transform leaves their size
+    /// free; there may be one batch more, and there is always one. Default 256 MiB.
+    pub fn loose_bytes_max(mut self, bytes: u64) -> Self {
+        self.config.loose_bytes_max = bytes;
         self
     }
 
@@ -297,6 +318,14 @@ impl LoaderBuilder {
         if self.config.nvtx && self.config.device == Device::Cpu {
             let error = Error::new(ErrorKind::InvalidOption, "nvtx ranges are for loaders that deliver to a GPU");
             return Err(error.with_hint("give device=\"cuda\" with it"));
+        }
+        if self.config.loose_bytes_max == 0 {
+            let message = "loose_bytes_max=0 would let no batch begin; it is at least 1";
+            return Err(Error::new(ErrorKind::InvalidOption, message));
+        }
+        if self.config.delivery == Delivery::Rows && self.config.device != Device::Cpu {
+            let message = "rows are delivered in host memory";
+            return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give device=\"cpu\" with them"));
         }
         let gpu = match self.config.device {
             Device::Cpu => None,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::resume::Start;
 use super::run::{Next, Run};
 use super::stats::Counters;
-use super::{Batch, Shared};
+use super::{Batch, Delivery, Mark, Shared};
 use crate::Result;
 
 /// The batches of one epoch, in order.
@@ -20,6 +20,7 @@ pub struct Epoch {
     /// Samples whose turn has come, and those of them that were delivered.
     planned: usize,
     delivered: usize,
+    mark: Mark,
 }
 
 /// What [`Epoch::poll`] found.
@@ -40,13 +41,20 @@ impl Epoch {
     pub(super) fn new(shared: Arc<Shared>, run: Run) -> Self {
         let counters = Some(run.counters());
         let number = run.epoch;
-        Self { shared, run: Some(run), counters, number, planned: 0, delivered: 0 }
+        let mark = Mark { epoch: run.epoch, start: run.start };
+        Self { shared, run: Some(run), counters, number, planned: 0, delivered: 0, mark }
     }
 
     /// Which epoch this is.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The loader's place after what this epoch has given: after its end, the start of the next.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// Waits for the next batch for at most `timeout`: for callers that must look at something else in between.
@@ -60,13 +68,14 @@ impl Epoch {
                     self.run = None;
                     return Poll::Ready(Err(error));
                 }
-                Ok(Next::Batch(Ok(batch))) => {
+                Ok(Next::Batch(Ok(mut batch))) => {
                     let (epoch, start) = (run.epoch, run.start);
                     self.delivered(&batch, started.elapsed(), epoch, start);
                     if let Some(run) = &self.run {
                         run.observe();
                     }
                     // Every sample of it was bad and left out: there is nothing to train on.
+                    batch.mark = self.mark;
                     if !batch.is_empty() {
                         return Poll::Ready(Ok(batch));
                     }
@@ -98,18 +107,20 @@ impl Epoch {
             counters.bad_rows(batch.planned - batch.len, batch.replaced);
             counters.delivered(waited);
         }
-        let mut place = self.shared.place();
-        place.delivered_epoch = epoch;
-        place.delivered = start;
+        self.moved(epoch, start);
+    }
+
+    fn moved(&mut self, epoch: u64, start: Start) {
+        self.mark = Mark { epoch, start };
+        // Rows are taken ahead of their consumer, who says itself what it has got.
+        if self.shared.config.delivery == Delivery::Batches {
+            self.shared.confirm(self.mark);
+        }
     }
 
     /// The state after the last batch is the start of the next epoch.
     fn over(&mut self, epoch: u64, start: Start) {
-        {
-            let mut place = self.shared.place();
-            place.delivered_epoch = epoch;
-            place.delivered = start;
-        }
+        self.moved(epoch, start);
         if self.planned > 0 && self.delivered == 0 {
             let Self { number, planned, .. } = self;
             self.shared.notices.push(format!("epoch {number} gave no batch: all of its {planned} samples were bad"));

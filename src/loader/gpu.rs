@@ -280,8 +280,8 @@ impl Carrier {
     }
 
     fn carry(&mut self, finished: Finished) -> Result<Finished> {
-        let Finished { sequence, batch } = finished;
-        let Some(Ok(mut batch)) = batch else { return Ok(Finished { sequence, batch }) };
+        let Finished { sequence, batch, loose_bytes } = finished;
+        let Some(Ok(mut batch)) = batch else { return Ok(Finished { sequence, batch, loose_bytes }) };
         let pipeline = Arc::clone(&self.pipeline);
         let _range = pipeline.ranges.open(Stage::Copy);
         let columns = std::mem::take(&mut batch.columns);
@@ -290,10 +290,10 @@ impl Carrier {
             Ok(columns) => batch.columns = columns,
             // The batch cannot be had now; it is this one's error, in its turn.
             Err(error) if error.kind() == ErrorKind::Limit => {
-                return Ok(Finished { sequence, batch: Some(Err(error)) });
+                return Ok(Finished { sequence, batch: Some(Err(error)), loose_bytes });
             }
             Err(error) => return Err(error),
         }
-        Ok(Finished { sequence, batch: Some(Ok(batch)) })
+        Ok(Finished { sequence, batch: Some(Ok(batch)), loose_bytes })
     }
 }

@@ -28,6 +28,7 @@ mod builder;
 mod pipeline;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
+mod in_flight;
 mod assembly;
 mod stream;
 mod planner;
@@ -46,6 +47,7 @@ mod single;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use assembly::Delivery;
 pub use builder::LoaderBuilder;
 pub use dataset::{Access, Dataset, DatasetOptions};
 pub use epoch::{Epoch, Poll};
@@ -58,7 +60,7 @@ pub use stats::{Bottleneck, DeviceStats, Stage, StageStats, Stats};
 
 use crate::batch::{BufferPool, Column, PageableAllocator};
 use crate::device::{Device, DeviceRow};
-use crate::sample::{EpochPlan, SampleIndex};
+use crate::sample::{EpochPlan, Key, SampleIndex};
 use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
 use gpu::GpuPath;
@@ -112,6 +114,13 @@ struct Place {
     delivered: Start,
 }
 
+/// A place between two batches, told by a batch or an epoch for [`Loader::confirm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    epoch: u64,
+    start: Start,
+}
+
 /// One batch, in host memory.
 #[derive(Debug)]
 pub struct Batch {
@@ -124,8 +133,14 @@ pub struct Batch {
     planned: usize,
     /// Rows that stand in for bad samples.
     replaced: usize,
+    /// The loader's place after it.
+    pub mark: Mark,
     /// Numbers of its samples in the data set, in row order.
     pub samples: Vec<u64>,
+    /// Keys of its samples, in row order, where [rows](Delivery::Rows) are delivered; empty otherwise.
+    pub keys: Vec<Key>,
+    /// For each of its samples a number from (seed, epoch, sample), for randomness outside the loader; with the keys.
+    pub draws: Vec<u64>,
     /// One column a field, in the order asked for.
     pub columns: Vec<Column>,
     /// Rows of the first image column whose pixels are on the GPU already.
@@ -299,6 +314,11 @@ impl Loader {
         self.shared.quarantine.bad_samples()
     }
 
+    /// Moves the place of the loader to `mark`: what the consumer of [rows](Delivery::Rows) has got.
+    pub fn confirm(&self, mark: Mark) {
+        self.shared.confirm(mark);
+    }
+
     /// The place after the last batch that was delivered, prefetched ones not counted.
     #[must_use]
     pub fn state(&self) -> State {
@@ -339,6 +359,12 @@ impl Loader {
 impl Shared {
     fn place(&self) -> std::sync::MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn confirm(&self, Mark { epoch, start }: Mark) {
+        let mut place = self.place();
+        place.delivered_epoch = epoch;
+        place.delivered = start;
     }
 
     fn pipeline(&self, counters: Arc<Counters>) -> Pipeline {

@@ -7,6 +7,7 @@ use super::assembly::Plan;
 use super::builder::LoaderConfig;
 use super::dataset::Dataset;
 use super::gpu::Ranges;
+use super::in_flight::InFlight;
 use super::losses::Losses;
 use super::policy::{Quarantine, Tally};
 use super::stats::Counters;
@@ -44,6 +45,7 @@ pub(crate) struct Pipeline {
     pub(crate) small: Arc<BufferPool>,
     /// Bad samples of the run.
     pub(crate) tally: Tally,
+    pub(crate) in_flight: InFlight,
     stopped: AtomicBool,
 }
 
@@ -61,7 +63,7 @@ impl Pipeline {
         let is_image = dataset.fields().iter().map(super::field::FieldSpec::is_image).collect();
         let names = dataset.fields().iter().map(|field| field.name().to_owned()).collect();
         Self {
-            plan: Plan { batch_size: config.batch_size, spec, is_image, names },
+            plan: Plan { batch_size: config.batch_size, spec, is_image, names, delivery: config.delivery },
             dataset,
             drop_last: config.drop_last,
             shuffle: config.shuffle,
@@ -79,6 +81,7 @@ impl Pipeline {
             pool,
             small: BufferPool::new(Arc::new(PageableAllocator), 0),
             tally: Tally::default(),
+            in_flight: InFlight::new(config.loose_bytes_max),
             stopped: AtomicBool::new(false),
         }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Planner {
     /// Whether this epoch began at its first sample; one that is resumed may have nothing left.
     is_whole: bool,
     current: Option<(Arc<Assembly>, usize)>,
+    /// Permits taken and not used yet: those of batches that wait for memory.
+    spare: usize,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,7 @@ impl Planner {
             batch_index,
             is_whole: start == Start::default(),
             current: None,
+            spare: 0,
         })
     }
 
@@ -136,10 +139,16 @@ impl Planner {
     /// Takes a permit and begins a batch. `Err(None)` when the run was stopped meanwhile.
     fn begin_batch(&mut self) -> Result<(), Option<crate::Error>> {
         let waiting = Instant::now();
-        crossbeam::select! {
-            recv(self.permits) -> permit => permit.map_err(|_| None)?,
-            recv(self.stop) -> _ => return Err(None),
+        // A batch that the consumer takes brings a permit and makes room. With all permits here nothing is in flight,
+        // and there is room: nobody waits for ever.
+        while self.spare == 0 || !self.pipeline.in_flight.has_room() {
+            crossbeam::select! {
+                recv(self.permits) -> permit => permit.map_err(|_| None)?,
+                recv(self.stop) -> _ => return Err(None),
+            }
+            self.spare += 1;
         }
+        self.spare -= 1;
         self.pipeline.counters.blocked(waiting.elapsed());
         let pipeline = &self.pipeline;
         let assembly = Assembly::new(&pipeline.plan, &pipeline.pool, self.sequence, self.epoch, self.batch_index);

@@ -225,6 +225,7 @@ impl Run {
                 Next::EpochEnd
             }
             Some(finished) => {
+                self.pipeline.in_flight.subtract(finished.loose_bytes);
                 let _ = self.permits.try_send(());
                 match finished.batch {
                     Some(batch) => {

@@ -16,7 +16,7 @@ use super::stats::Stage;
 use crate::batch::RowValue;
 use crate::decode::ImageInfo;
 use crate::device::DeviceRow;
-use crate::sample::{EpochPlan, Value};
+use crate::sample::{EpochPlan, Key, Value};
 use crate::transform::{Geometry, SampleRng};
 use crate::{Error, ErrorKind, Result};
 
@@ -37,6 +37,9 @@ const ATTEMPTS_MAX: u32 = 16;
 
 /// An odd number without pattern in its bits (2^64 over the golden ratio): tells random streams of one seed apart.
 const STREAM_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Tells the stream for whoever goes on with rows apart from those of images: another number without pattern.
+const OUTSIDE_STEP: u64 = 0xA076_1D64_78BD_642F;
 
 /// Ends samples for one thread.
 #[derive(Debug)]
@@ -87,6 +90,12 @@ impl Settler {
         self.pipeline.dataset.options().transform.geometry(info.width, info.height, &mut rng)
     }
 
+    /// What randomness outside the loader may derive from for this sample: independent of what geometry draws.
+    fn draw(&self, job: &Job) -> u64 {
+        let ordinal = job.sample.as_ref().map_or(0, |sample| sample.ordinal);
+        SampleRng::new(self.pipeline.seed ^ OUTSIDE_STEP, job.assembly.epoch, ordinal).next_u64()
+    }
+
     /// Ends a sample whose images are all done, or one of whose parts is bad; gives the sample that is to be tried in
     /// its stead, if there is one.
     #[must_use]
@@ -121,7 +130,9 @@ impl Settler {
         }
         self.pipeline.counters.busy(Stage::Batch, std::time::Duration::ZERO, 1);
         let is_replacement = job.attempt > 0;
-        self.settle(job, Row::Good { values, is_replacement, on_device });
+        let key = job.sample.as_ref().map_or_else(|_| Key::new(Vec::new()), |sample| sample.key.clone());
+        let draw = self.draw(&job);
+        self.settle(job, Row::Good { key, draw, values, is_replacement, on_device });
         None
     }
 

@@ -2,7 +2,7 @@
 //! their rows. It pulls; when it has nothing it waits; it knows nothing of epochs or order.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
@@ -157,13 +157,13 @@ impl Worker {
                 self.resampler.apply(pixels, geometry, &mut self.scratch)?;
                 writer.write(&self.scratch, &mut row)
             }
-            (ImageColumn::Loose(rows), _) => {
+            (ImageColumn::Loose(_), _) => {
                 self.scratch.resize(bytes, 0);
                 self.resampler.apply(pixels, geometry, &mut self.scratch)?;
                 let tensor = loose(&self.pipeline, &self.scratch, height as usize, width as usize)?;
-                let place = rows.get(held.job.row).ok_or_else(taken)?;
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(tensor);
-                Ok(())
+                let Held { job, .. } = held;
+                let is_put = job.assembly.put_loose(image.nth, job.row, tensor, &self.pipeline.in_flight);
+                is_put.then_some(()).ok_or_else(taken)
             }
             _ => Err(taken()),
         }

@@ -38,8 +38,9 @@ def native_loader(
     device_batches_max: int = 16,
     route: str = "auto",
     nvtx: bool = False,
+    delivery: str = "batches",
 ) -> _native.Loader:
-    """A native loader; `num_workers` are threads, 0 for all cores."""
+    """A native loader; `num_workers` are threads, 0 for all cores. It delivers "batches", or "rows" to go on with."""
     if not isinstance(seed, int):
         raise InvalidOptionError(f"seed={seed!r} is no integer")
     if shuffle_window is not None and not shuffle:
@@ -79,6 +80,7 @@ def native_loader(
         route=route,
         nvjpeg_folders=devices.nvidia_folders() if device != "cpu" else [],
         nvtx=nvtx,
+        delivery=delivery,
     )
 
 

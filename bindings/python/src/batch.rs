@@ -4,8 +4,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use brimful::batch::Column;
+use brimful::batch::{Column, RowValue};
 use brimful::loader;
+use brimful::sample::Key;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
@@ -27,6 +28,11 @@ pub(crate) struct Batch {
     /// Numbers of its samples in the data set, in row order.
     #[pyo3(get)]
     samples: Vec<u64>,
+    mark: loader::Mark,
+    keys: Vec<Key>,
+    /// For each sample a number from (seed, epoch, sample), where rows are delivered.
+    #[pyo3(get)]
+    draws: Vec<u64>,
     len: usize,
     columns: Vec<Py<PyAny>>,
 }
@@ -34,15 +40,31 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn new(py: Python<'_>, batch: loader::Batch) -> PyResult<Self> {
         let len = batch.len();
-        let loader::Batch { epoch, index, samples, columns, .. } = batch;
+        let loader::Batch { epoch, index, samples, mark, keys, draws, columns, .. } = batch;
         let columns = columns.into_iter().map(|column| python_column(py, column)).collect::<PyResult<_>>()?;
-        Ok(Self { epoch, index, samples, len, columns })
+        Ok(Self { epoch, index, samples, mark, keys, draws, len, columns })
     }
 }
 
+/// A place between two batches.
+#[pyclass(frozen, module = "brimful._native")]
+pub(crate) struct Mark(pub(crate) loader::Mark);
+
 #[pymethods]
 impl Batch {
-    /// One object a field: a `Tensor`, or a list of `str`, `bytes` or JSON values.
+    /// The loader's place after it.
+    #[getter]
+    fn mark(&self) -> Mark {
+        Mark(self.mark)
+    }
+
+    /// Keys of its samples, as `os.fsdecode` gives them, where rows are delivered; empty otherwise.
+    #[getter]
+    fn keys(&self) -> Vec<&OsStr> {
+        self.keys.iter().map(|key| OsStr::from_bytes(key.as_bytes())).collect()
+    }
+
+    /// One object a field: a `Tensor`, or a list of tensors, numbers, `str`, `bytes` or JSON values.
     #[getter]
     fn columns(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         self.columns.iter().map(|column| column.clone_ref(py)).collect()
@@ -70,6 +92,14 @@ fn python_column(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
             let rows: Vec<_> = rows.iter().map(|row| python_value(py, row)).collect::<PyResult<_>>()?;
             rows.into_py_any(py)
         }
+        Column::Tensors(rows) => {
+            let rows: Vec<_> = rows.into_iter().map(|row| Tensor::new(row).into_py_any(py)).collect::<PyResult<_>>()?;
+            rows.into_py_any(py)
+        }
+        Column::Values(rows) => {
+            let rows: Vec<_> = rows.iter().map(|row| python_row(py, row)).collect::<PyResult<_>>()?;
+            rows.into_py_any(py)
+        }
         Column::Bytes(rows) => {
             let rows: Vec<_> = rows.iter().map(|row| PyBytes::new(py, row)).collect();
             rows.into_py_any(py)
@@ -79,6 +109,18 @@ fn python_column(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
             Err(_) => Err(PyNotImplementedError::new_err("a tensor on a device that Python does not know")),
         },
         other => Err(PyNotImplementedError::new_err(format!("no Python form of {other:?}"))),
+    }
+}
+
+fn python_row<'py>(py: Python<'py>, value: &RowValue) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        RowValue::Int(value) => value.into_bound_py_any(py),
+        RowValue::Float(value) => value.into_bound_py_any(py),
+        RowValue::Text(value) => value.into_bound_py_any(py),
+        RowValue::Name(value) => OsStr::from_bytes(value).into_bound_py_any(py),
+        RowValue::Bytes(value) => Ok(PyBytes::new(py, value).into_any()),
+        RowValue::Json(value) => python_value(py, value),
+        RowValue::Array(_) => Err(PyNotImplementedError::new_err("an array among values")),
     }
 }
 

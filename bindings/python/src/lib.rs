@@ -19,7 +19,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::batch::Batch;
+    use crate::batch::{Batch, Mark};
     #[pymodule_export]
     use crate::command::{cli_main, make_demo_shards, write_file};
     #[pymodule_export]

@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brimful::batch::{Dtype, Layout};
-use brimful::loader::{self, ErrorBudget, OnError, Poll, RouteMode, State};
+use brimful::loader::{self, Delivery, ErrorBudget, OnError, Poll, RouteMode, State};
 use brimful::sample::{Remainder, Shuffle, Split};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Mark};
 use crate::dataset::Dataset;
 use crate::error::{choice, raise};
 use crate::waiting::{SIGNAL_INTERVAL, interruptible};
@@ -61,7 +61,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, *, batch_size, drop_last, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
         dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max,
-        route, nvjpeg_folders, nvtx
+        route, nvjpeg_folders, nvtx, delivery
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
@@ -89,6 +89,7 @@ impl Loader {
         route: &str,
         nvjpeg_folders: Vec<PathBuf>,
         nvtx: bool,
+        delivery: &str,
     ) -> PyResult<Self> {
         let shuffle = match (shuffle, shuffle_window) {
             (false, _) => Shuffle::None,
@@ -99,8 +100,10 @@ impl Loader {
         let layouts = [("NCHW", Layout::Nchw), ("channels_last", Layout::ChannelsLast), ("NHWC", Layout::Nhwc)];
         let routes = [("auto", RouteMode::Auto), ("cpu", RouteMode::Cpu), ("gpu", RouteMode::Engine)];
         let policies = [("raise", OnError::Raise), ("skip", OnError::Skip), ("replace", OnError::Replace)];
+        let deliveries = [("batches", Delivery::Batches), ("rows", Delivery::Rows)];
         let mut builder = loader::Loader::builder(dataset.shards.clone())
             .batch_size(batch_size)
+            .delivery(choice("delivery", delivery, &deliveries)?)
             .drop_last(drop_last)
             .shuffle(shuffle)
             .shuffle_samples(shuffle_samples)
@@ -135,6 +138,11 @@ impl Loader {
     /// Makes `epoch` the next one.
     fn set_epoch(&self, epoch: u64) {
         self.loader.set_epoch(epoch);
+    }
+
+    /// Moves the place of a loader of rows to what its consumer has got.
+    fn confirm(&self, mark: &Mark) {
+        self.loader.confirm(mark.0);
     }
 
     /// Batches of a whole epoch; `None` for a stream.
@@ -257,6 +265,12 @@ impl Epoch {
                 return Err(PyTimeoutError::new_err("no batch within the time allowed"));
             }
         }
+    }
+
+    /// The loader's place after what this epoch has given: after its end, the start of the next.
+    fn mark(&self, py: Python<'_>) -> Mark {
+        let epoch = &*self.epoch;
+        Mark(py.detach(|| epoch.lock().unwrap_or_else(PoisonError::into_inner).mark()))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
