@@ -247,9 +247,17 @@ impl Loader {
     /// Samples of an epoch of this rank; `None` for a stream.
     #[must_use]
     pub fn samples_per_epoch(&self) -> Option<usize> {
-        let index = self.shared.dataset.index()?;
+        self.order(0).ok().flatten().map(|plan| plan.len())
+    }
+
+    /// The order of this rank's samples in `epoch`, for whoever draws batches by number elsewhere; `None` for a stream.
+    ///
+    /// # Errors
+    /// As [`EpochPlan::new`].
+    pub fn order(&self, epoch: u64) -> Result<Option<EpochPlan>> {
+        let Some(index) = self.shared.dataset.index() else { return Ok(None) };
         let config = &self.shared.config;
-        EpochPlan::new(&index.shard_lens(), config.shuffle, config.seed, 0, config.split).ok().map(|plan| plan.len())
+        EpochPlan::new(&index.shard_lens(), config.shuffle, config.seed, epoch, config.split).map(Some)
     }
 
     /// Rows of a full batch.

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import torch
 import torch.utils.data
 
-from . import _native, devices, ranks
+from . import _native, devices, prepare, ranks
 from .arrays import torch_column
 from .dataset import ShardDataset, count, own_methods
 from .device_copies import on_device
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError
 from .explanation import Explanation, stream_notes, transform_steps
-from .samplers import Order, SeenEpoch, native_order, seen_epoch
+from .samplers import Order, Planned, PlannedBatches, SeenEpoch, native_order, own_sampler, seen_epoch
 
 __all__ = ["DataLoader"]
 
@@ -62,6 +62,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             `ShardDataset`.
         io: as in `ShardDataset`, where it says something else than "auto".
         shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
+        snapshot_every_n_steps: taken for the sake of programs that use torchdata's `StatefulDataLoader`; `state_dict`
+            is exact at every step, whatever it says.
     """
 
     def __init__(
@@ -100,12 +102,16 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         shuffle_window: int | None = None,
         device_batches_max: int = 16,
         nvtx: bool = False,
+        snapshot_every_n_steps: int | None = 1,
     ) -> None:
         self._device = devices.name(device)
+        given = dataset
         if isinstance(dataset, ShardDataset):
             # "cpu" and "gpu" say who decodes, the other words which library does on the threads.
             backend = "auto" if decoder in ("cpu", "gpu") else decoder
             changes = {name: word for name, word in (("decoder", backend), ("io", io)) if word != "auto"}
+            # Frameworks that make a loader anew give the data set it had; a sampler over it must know it again.
+            changes = {name: word for name, word in changes.items() if dataset.option(name) != word}
             dataset = dataset.with_options(**changes) if changes else dataset
         # The length of a stream is unknown, which torch's random sampler does not survive; ours shuffles anyway.
         is_stream = isinstance(dataset, ShardDataset) and dataset.is_stream
@@ -146,9 +152,11 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.shuffle_window = shuffle_window
         self.device_batches_max = device_batches_max
         self.nvtx = nvtx
-        order = Order(bool(shuffle)) if sampler is None else native_order(sampler, dataset)
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        order = Order(bool(shuffle)) if sampler is None else native_order(sampler, (dataset, given))
         self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
+        self._preparation: prepare.Preparation | None = None
         self._reasons = _reasons_for_torch(dataset, batch_size, order, batch_sampler, collate_fn, worker_init_fn)
         self._torch_epoch = 0 if seeded is not None else None
         if order is None or self._reasons:
@@ -165,8 +173,14 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         seed = order.seed if seed is None else seed
         if sampler is None:
             order = replace(order, split=ranks.resolve(split, rank, world_size, stacklevel=3), remainder=remainder)
-        elif (split, rank, world_size) != (None, None, None):
-            warnings.warn("split, rank and world_size without effect: the sampler shares samples out", stacklevel=2)
+        elif (split, rank, world_size) != (None, None, None) and order.split != ranks.resolve(
+            split, rank, world_size, stacklevel=3
+        ):
+            warnings.warn(
+                "split, rank and world_size without effect: the sampler gives this process share "
+                f"{order.split.rank} of {order.split.world_size}; give one or the other",
+                stacklevel=2,
+            )
         options = {
             "batch_size": batch_size,
             "drop_last": drop_last,
@@ -174,7 +188,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "shuffle_window": shuffle_window,
             "seed": _seed(seed, generator),
             "num_workers": num_workers,
-            "prefetch": prefetch_factor or 0,
+            "prefetch": 0 if isinstance(prefetch_factor, _Unasked) else prefetch_factor or 0,
             "dtype": dtype,
             "layout": layout,
             "on_error": on_error,
@@ -188,6 +202,11 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "nvtx": nvtx,
         }
         self._engine = Engine(dataset, options)
+        if prefetch_factor is None and self.prefetch_factor is not None:
+            self.prefetch_factor = _Unasked(self.prefetch_factor)
+        if sampler is None and not is_stream:
+            self._list_by(own_sampler(dataset, order, self.generator), torch.utils.data.BatchSampler)
+            object.__setattr__(self, "sampler", self.batch_sampler.sampler)
         self._follow_sampler()
 
     def __iter__(self) -> Iterator[Any]:
@@ -198,7 +217,27 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             batches = super().__iter__()
             return batches if self._device == "cpu" else on_device(batches, self._device)
         self._follow_sampler()
-        return Batches(self._engine, self._finish, self.timeout or None)
+        self._engine.behind = None
+        batches = Batches(self._engine, self._finish, self.timeout or None, self._wants_other)
+        return batches if self._preparation is None else prepare.Announced(self, batches)
+
+    def _wants_other(self, begun: int) -> bool:
+        """Whether the sampler was told an epoch between `iter()` and the first batch, as Lightning does."""
+        epoch = seen_epoch(self.sampler)
+        if epoch is self._sampler_epoch:
+            return False
+        self._sampler_epoch = epoch
+        if epoch == begun:
+            return False
+        self._engine.native.set_epoch(epoch)
+        return True
+
+    def _list_by(self, sampler: Any, batches: type[torch.utils.data.BatchSampler]) -> None:
+        """Shows the native order as samplers of torch's kinds: to frameworks, and to loaders they make from it."""
+        sampler.order = self._engine.order
+        batch_sampler = batches(sampler, self._engine.options["batch_size"], self.drop_last)
+        # torch lets nobody change it once a loader is made.
+        object.__setattr__(self, "batch_sampler", batch_sampler)
 
     def _follow_sampler(self) -> None:
         """Sets the epoch that a sampler was told since the last look; one that is never told goes on by itself."""
@@ -229,6 +268,64 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 stacklevel=2,
             )
         return None
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        if self._engine is None or self._preparation is not None:
+            return self._engine is not None
+        asked = prepare.asked_by_accelerate(depth=2)
+        if isinstance(asked, str):
+            prepare.warn_of_rebuild(asked, stacklevel=5)
+        if not isinstance(asked, prepare.Preparation):
+            return False
+        self._prepare(asked)
+        return True
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """accelerate notes on everything that it prepared that it did."""
+
+    def _prepare(self, asked: prepare.Preparation) -> None:
+        """Takes over what accelerate would do around a loader of torch's."""
+        options = dict(self._engine.options)
+        is_settled = (self.split, self.rank, self.world_size) != (None, None, None)
+        options["split"] = prepare.share_of(asked, options["split"], is_settled)
+        if asked.splits_batches:
+            options["batch_size"] = prepare.part_of_batch(options["batch_size"], asked.split)
+        if self.seed is None and self.generator is None and asked.seed is not None:
+            options["seed"] = asked.seed
+        if self.device is None and asked.device is not None and asked.device.type == "cuda":
+            self._device = options["device"] = devices.name(asked.device)
+        epoch, is_new_order = self._engine.state()["epoch"], options != self._engine.options
+        if is_new_order:
+            self._engine = Engine(self.dataset, options)
+            self._engine.native.set_epoch(epoch)
+        if not self.dataset.is_stream:
+            order = Order(options["shuffle"], options["seed"], options["split"], options["remainder"])
+            is_own = isinstance(self.sampler, Planned)
+            self._list_by(own_sampler(self.dataset, order, self.generator), PlannedBatches)
+            if is_own:
+                object.__setattr__(self, "sampler", self.batch_sampler.sampler)
+        self._preparation = asked
+        self.use_stateful_dataloader = asked.saves_state
+        self.end_of_dataloader = False
+        self.remainder = -1
+
+    def _rows_over(self) -> int:
+        """Rows in the last batch of all ranks together that is not full, as accelerate counts them; -1 if unknown."""
+        if self.dataset.is_stream or self.drop_last:
+            return -1
+        return len(self.dataset) % self.total_batch_size
+
+    @property
+    def total_batch_size(self) -> int:
+        """Rows of a batch of all ranks together."""
+        return self._engine.options["batch_size"] * self._engine.options["split"].world_size
+
+    @property
+    def total_dataset_length(self) -> int:
+        """Samples of all ranks together."""
+        return len(self.dataset)
 
     def check_worker_number_rationality(self) -> None:
         """Does nothing: threads are not the processes that torch warns of. On torch's path it is asked for by name."""
@@ -275,7 +372,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             columns[-1] = torch.utils.data.default_collate([target_transform(value) for value in values])
         if self.pin_memory and self._device == "cpu" and getattr(torch, "accelerator", torch.cuda).is_available():
             columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
-        return columns[0] if isinstance(self.dataset.fields, str) else columns
+        return self.dataset.shaped(columns, list)
 
     def _refuse_split(self) -> None:
         """Torch's machinery would give every rank all samples."""
@@ -329,6 +426,10 @@ def _reasons_for_torch(
             hint='access="indexed" gives random access to compressed shards',
         )
     return reasons
+
+
+class _Unasked(int):
+    """The prefetch factor that torch fills in where none is asked for; whoever makes a loader anew passes it on."""
 
 
 def _seed(seed: int | None, generator: torch.Generator | None) -> int:

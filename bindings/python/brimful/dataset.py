@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ class ShardDataset:
     """The samples of WebDataset tar shards.
 
     `dataset[i]` is a tuple with one entry a field: a decoded and transformed image, an `int` label, a text, ... A field
-    given as a bare string makes samples of that entry alone. Images are torch tensors `[C, H, W]` where torch is
-    installed and NumPy arrays of that shape where it is not.
+    given as a bare string makes samples of that entry alone, and a mapping of names to fields makes them dicts. Images
+    are torch tensors `[C, H, W]` where torch is installed and NumPy arrays of that shape where it is not.
 
     A subclass may have a `__getitem__`, `__getitems__` or `__len__` of its own; `DataLoader` then goes through it, on
     torch's path, and `Loader` refuses it.
@@ -36,7 +36,8 @@ class ShardDataset:
     Args:
         patterns: shards as one pattern or several: braces (`train-{000000..000146}.tar`), globs, folders, paths.
         fields: what is wanted of a sample, in order: `"jpg;jpeg;png"` (the first present wins), `"cls"`, `"txt"`,
-            `"json"`, `"json:meta.label"`, `"jpg:bytes"` (undecoded), `"__key__"`, `"__url__"`.
+            `"json"`, `"json:meta.label"`, `"jpg:bytes"` (undecoded), `"__key__"`, `"__url__"`. As a mapping, such as
+            `{"pixel_values": "jpg", "labels": "cls"}`, samples and batches are dicts of those names.
         transform: of `brimful.transforms` or torchvision (v1 or v2), applied to images. What cannot be compiled runs
             in Python, after the rest: it gets a PIL image, or a tensor once a transform before it made one.
         target_transform: called with the value of the last field.
@@ -60,7 +61,7 @@ class ShardDataset:
     def __init__(
         self,
         patterns: str | os.PathLike | Sequence[str | os.PathLike],
-        fields: str | Sequence[str] = ("jpg;jpeg;png", "cls"),
+        fields: str | Sequence[str] | Mapping[str, str] = ("jpg;jpeg;png", "cls"),
         transform: Any = None,
         target_transform: Callable[[Any], Any] | None = None,
         *,
@@ -79,7 +80,7 @@ class ShardDataset:
         index_threads: int = 0,
     ) -> None:
         self.patterns = _patterns(patterns)
-        self.fields = fields if isinstance(fields, str) else tuple(fields)
+        self.fields = _fields(fields)
         self.transform = transform
         self.target_transform = target_transform
         self._options = {
@@ -107,7 +108,7 @@ class ShardDataset:
         if self._shards is None:
             shards = _native.Dataset(
                 self.patterns,
-                fields=[self.fields] if isinstance(self.fields, str) else list(self.fields),
+                fields=self._selectors(),
                 transform=self.compiled.json,
                 progress=ProgressLine("indexing shards"),
                 **self._options,
@@ -135,6 +136,10 @@ class ShardDataset:
     def native(self) -> _native.Dataset:
         """The native data set; opened anew in a process that got this object by pickling."""
         return self._open()
+
+    def option(self, name: str) -> Any:
+        """The value of an option of the constructor, by its name."""
+        return self._options[name]
 
     @property
     def is_stream(self) -> bool:
@@ -205,8 +210,18 @@ class ShardDataset:
         return self._fetcher
 
     def _has_arrays(self) -> bool:
-        fields = [self.fields] if isinstance(self.fields, str) else self.fields
-        return any("np" in field or "json" in field for field in fields)
+        return any("np" in field or "json" in field for field in self._selectors())
+
+    def _selectors(self) -> list[str]:
+        if isinstance(self.fields, str):
+            return [self.fields]
+        return list(self.fields.values() if isinstance(self.fields, dict) else self.fields)
+
+    def shaped(self, columns: Sequence[Any], kind: Callable[[Sequence[Any]], Any] = tuple) -> Any:
+        """One value a field as these fields ask for them: alone, by name, or in order as a `kind`."""
+        if isinstance(self.fields, str):
+            return columns[0]
+        return dict(zip(self.fields, columns, strict=True)) if isinstance(self.fields, dict) else kind(columns)
 
     def _rows(self, batch: _native.Batch) -> list[Any]:
         to_array = torch_column if torch_is_there() else numpy_column
@@ -221,9 +236,7 @@ class ShardDataset:
             columns.append(rows)
         if self.target_transform is not None:
             columns[-1] = [self.target_transform(value) for value in columns[-1]]
-        if isinstance(self.fields, str):
-            return columns[0]
-        return list(zip(*columns, strict=True))
+        return [self.shaped(row) for row in zip(*columns, strict=True)]
 
     def _finish(self, image: Any) -> Any:
         """Runs the part of the transform that has no native form."""
@@ -244,8 +257,8 @@ class ShardDataset:
                 raise TypeError(f"with_options() got an unexpected keyword argument {name!r}")
         if "patterns" in changes:
             changes["patterns"] = _patterns(changes["patterns"])
-        if not isinstance(changes.get("fields", ""), str):
-            changes["fields"] = tuple(changes["fields"])
+        if "fields" in changes:
+            changes["fields"] = _fields(changes["fields"])
         if "index_cache" in changes:
             changes["index_cache"] = cache_folder(changes["index_cache"])
         for name in {"memory_limit_bytes", "index_threads"} & set(changes):
@@ -300,6 +313,12 @@ def count(name: str, value: Any) -> int:
     if not 0 <= number <= sys.maxsize:
         raise InvalidOptionError(f"{name}={number} is {'negative' if number < 0 else 'too large'}")
     return number
+
+
+def _fields(fields: Any) -> str | tuple[str, ...] | dict[str, str]:
+    if isinstance(fields, Mapping):
+        return dict(fields)
+    return fields if isinstance(fields, str) else tuple(fields)
 
 
 def _patterns(patterns: Any) -> list[str]:

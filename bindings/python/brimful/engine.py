@@ -95,6 +95,8 @@ class Engine:
         self.options = options
         self._loader: _native.Loader | None = None
         self._state: dict[str, int] | None = None
+        # Where the consumer stands, if a batch was taken ahead of it.
+        self.behind: dict[str, int] | None = None
         self._pid = os.getpid()
         self.native  # noqa: B018 - made here for its checks
 
@@ -113,22 +115,47 @@ class Engine:
                 self._loader.load_state(**self._state)
         return self._loader
 
+    def state(self) -> dict[str, int]:
+        """The place after the last batch that the consumer has."""
+        return self.native.state() if self.behind is None else self.behind
+
+    def order(self, epoch: int | None) -> list[int]:
+        """Numbers of this rank's samples in the order of `epoch`, or of the one it is in."""
+        order = self.native.order(self.state()["epoch"] if epoch is None else epoch)
+        if order is None:
+            raise TypeError("the order of a stream of shards is known only once it was read")
+        return order
+
     def __getstate__(self) -> dict[str, Any]:
-        state = self._state if self._loader is None else self._loader.state()
-        return {**self.__dict__, "_loader": None, "_state": state}
+        state = self._state if self._loader is None else self.state()
+        return {**self.__dict__, "_loader": None, "_state": state, "behind": None}
 
 
 class Batches(Iterator[Any]):
-    """The batches of one epoch, each as `finish` makes it."""
+    """The batches of one epoch, each as `finish` makes it.
 
-    def __init__(self, engine: Engine, finish: Callable[[_native.Batch], Any], timeout_s: float | None = None) -> None:
+    `is_other`, called with the epoch's number before the first batch, says whether another one is wanted by now.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        finish: Callable[[_native.Batch], Any],
+        timeout_s: float | None = None,
+        is_other: Callable[[int], bool] | None = None,
+    ) -> None:
         self._loader = engine.native
         self._epoch = self._loader.epoch()
         self._length = self._loader.batches
         self._finish = finish
         self._timeout_s = timeout_s
+        self._is_other = is_other
 
     def __next__(self) -> Any:
+        if self._is_other is not None:
+            is_other, self._is_other = self._is_other, None
+            if is_other(self._epoch.number):
+                self._epoch = self._loader.epoch()
         try:
             batch = self._epoch.next_batch(self._timeout_s)
         except TimeoutError:
@@ -162,10 +189,12 @@ class Controls:
         The same epoch set again is replayed. After `load_state_dict`, setting the epoch of the state keeps its place.
         """
         self._native().set_epoch(count("epoch", epoch))
+        self._engine.behind = None
 
     def state_dict(self) -> dict[str, int]:
         """The place after the last batch that was delivered: a few integers. A pickled loader carries it along."""
-        return self._native().state()
+        self._native()
+        return self._engine.state()
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Makes the next `iter()` go on where `state_dict` was taken; a stream is read again up to there.
@@ -177,6 +206,7 @@ class Controls:
             self._native().load_state(**state_dict)
         except (TypeError, OverflowError) as error:
             raise StateMismatchError(f"this is no state of a brimful loader: {error}") from None
+        self._engine.behind = None
 
     def stats(self) -> dict[str, Any]:
         """What each stage did since the threads were started, and which one is the bottleneck.

@@ -19,7 +19,8 @@ __all__ = ["Loader"]
 
 
 class Loader(Controls):
-    """Batches of a `ShardDataset`, each a tuple with one column a field; for a bare string as `fields`, that column.
+    """Batches of a `ShardDataset`, each a tuple with one column a field; for a bare string as `fields` that column, and
+    for a mapping a dict of columns.
 
     Images, numbers and arrays are NumPy arrays, texts, bytes and JSON values are lists. Nothing is copied, and arrays
     may be written to.
@@ -141,7 +142,7 @@ class Loader(Controls):
         columns = [to_array(column) for column in batch.columns]
         if self.dataset.target_transform is not None:
             columns[-1] = _map_rows(self.dataset.target_transform, columns[-1])
-        return columns[0] if isinstance(self.dataset.fields, str) else tuple(columns)
+        return self.dataset.shaped(columns)
 
 
 def _map_rows(function: Any, column: Any) -> Any:

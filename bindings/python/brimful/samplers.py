@@ -1,14 +1,16 @@
 """Samplers of torch whose meaning the native side can keep: in order, shuffled, split among ranks.
 
-The order of a shuffle is the native one, not torch's; what is drawn, by whom and in which epoch is the same.
+The order of a shuffle is the native one, not torch's; what is drawn, by whom and in which epoch is the same. A loader
+that was given no sampler has one of the kinds below: frameworks look at it, tell it epochs, and list it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from .ranks import WHOLE, Split
 
@@ -31,15 +33,65 @@ class Order:
     remainder: str = "pad"
 
 
-def native_order(sampler: Any, dataset: Any) -> Order | None:
+class Planned:
+    """The native order of a loader as a sampler, in the epoch that it was told or else that the loader is in."""
+
+    epoch = 0
+    order: Callable[[int | None], list[int]] | None = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes `epoch` the one that the loader begins next, as a `DistributedSampler` does."""
+        self.epoch = int(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        if self.order is None:
+            return super().__iter__()
+        return iter(self.order(None if isinstance(self.epoch, SeenEpoch) else self.epoch))
+
+
+class StoredSampler(Planned, SequentialSampler):
+    """All samples as they lie in the shards."""
+
+
+class ShuffledSampler(Planned, RandomSampler):
+    """All samples, shuffled."""
+
+
+class RankSampler(Planned, DistributedSampler):
+    """This rank's share."""
+
+
+class PlannedBatches(BatchSampler):
+    """Batches of a planned sampler, with what accelerate and Transformers look for in those of their own."""
+
+    even_batches = True
+
+    def set_epoch(self, epoch: int) -> None:
+        self.sampler.set_epoch(epoch)
+
+
+def own_sampler(dataset: Any, order: Order, generator: Any) -> Planned:
+    """The sampler of a loader that was given none."""
+    if order.split.world_size > 1:
+        drops = order.remainder == "drop"
+        seed = 0 if order.seed is None else order.seed
+        rank, world_size = order.split
+        return RankSampler(dataset, world_size, rank, shuffle=order.shuffle, seed=seed, drop_last=drops)
+    return ShuffledSampler(dataset, generator=generator) if order.shuffle else StoredSampler(dataset)
+
+
+def native_order(sampler: Any, datasets: tuple[Any, ...]) -> Order | None:
     """The order that `sampler` stands for; None for samplers of other kinds, or over something else."""
-    if type(sampler) is SequentialSampler and sampler.data_source is dataset:
+    source = getattr(sampler, "data_source", getattr(sampler, "dataset", None))
+    if not any(source is dataset for dataset in datasets):
+        return None
+    if type(sampler) in (SequentialSampler, StoredSampler):
         return Order(shuffle=False)
-    if type(sampler) is RandomSampler and sampler.data_source is dataset:
+    if type(sampler) in (RandomSampler, ShuffledSampler):
         is_whole = not sampler.replacement and sampler._num_samples is None
         generator = sampler.generator
         return Order(shuffle=True, seed=generator and generator.initial_seed()) if is_whole else None
-    if type(sampler) is DistributedSampler and sampler.dataset is dataset:
+    if type(sampler) in (DistributedSampler, RankSampler):
         split = Split(sampler.rank, sampler.num_replicas)
         return Order(sampler.shuffle, sampler.seed, split, "drop" if sampler.drop_last else "pad")
     return None

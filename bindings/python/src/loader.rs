@@ -157,6 +157,12 @@ impl Loader {
         self.loader.samples_per_epoch()
     }
 
+    /// Numbers of this rank's samples in the order of `epoch`; `None` for a stream.
+    fn order(&self, py: Python<'_>, epoch: u64) -> PyResult<Option<Vec<usize>>> {
+        let loader = &*self.loader;
+        py.detach(|| Ok(loader.order(epoch)?.map(|plan| plan.iter().collect()))).map_err(raise)
+    }
+
     /// Threads that decode, and threads that read.
     #[getter]
     fn threads(&self) -> (usize, usize) {

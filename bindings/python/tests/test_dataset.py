@@ -148,3 +148,18 @@ def test_keys_and_paths_that_are_no_text_come_as_fsdecode_gives_them(tmp_path, a
     if access == "indexed":
         assert dataset[0] == (name, str(shard))
         assert dataset.key(0) == name
+
+
+def test_a_mapping_of_fields_makes_mappings(pattern):
+    fields = {"pixel_values": "jpg", "labels": "cls"}
+    dataset = brimful.ShardDataset(pattern, fields, T.Compose([T.CenterCrop(16), T.ToTensor()]))
+    assert list(dataset[3]) == ["pixel_values", "labels"]
+    assert dataset[3]["labels"] == 3
+    assert dataset.with_options(fields={"x": "cls"})[3] == {"x": 3}
+    batch = next(iter(brimful.Loader(dataset, 4)))
+    assert (list(batch), batch["labels"].tolist()) == (list(fields), [0, 1, 2, 3])
+    torch = pytest.importorskip("torch")
+    native = next(iter(brimful.DataLoader(dataset, 4)))
+    plain = next(iter(torch.utils.data.DataLoader(dataset, 4)))
+    assert list(native) == list(plain) == list(fields)
+    assert all(torch.equal(native[name], plain[name]) for name in fields)

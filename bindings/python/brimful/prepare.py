@@ -1,0 +1,158 @@
+"""What accelerate's `prepare` asks of a loader, done by the loader itself: share, device, the end of an epoch.
+
+accelerate makes a new torch loader from a fixed list of arguments, which would leave threads and options behind. It
+takes a loader as it is if that says that it is prepared already; so a native loader says so, takes over what
+accelerate would have done, and goes on natively.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import InvalidOptionError
+from .ranks import WHOLE, Split
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What an accelerator wants of a loader.
+
+    Attributes:
+        split: the share of this process, if the loader has none of its own.
+        splits_batches: whether `batch_size` is that of all processes together.
+        device: where batches go, or None to leave them where they are.
+        seed: what a shuffle derives from where the loader was given nothing, or None.
+        saves_state: whether the accelerator's checkpoints hold the loader's place.
+    """
+
+    split: Split
+    splits_batches: bool
+    device: Any
+    seed: int | None
+    saves_state: bool
+
+
+def asked_by_accelerate(depth: int) -> Preparation | str | None:
+    """What the accelerator wants that is about to prepare a loader, by reading `_is_accelerate_prepared`.
+
+    accelerate hands nothing over with that question; what it was told, such as `split_batches`, stands in the
+    accelerator alone, which is the `self` of the method that asks, `depth` frames up. None where somebody else asks; a
+    sentence where accelerate wants what only its own loader does.
+    """
+    asking = sys._getframe(depth)
+    if asking.f_code.co_name != "prepare_data_loader" or not asking.f_globals["__name__"].startswith("accelerate."):
+        return None
+    accelerator = asking.f_locals["self"]
+    if accelerator.dispatch_batches:
+        return "dispatch_batches=True reads on one process for all; leave it None, every process then reads its share"
+    if str(accelerator.distributed_type).rsplit(".", 1)[-1] in ("XLA", "MEGATRON_LM"):
+        return f"{accelerator.distributed_type} needs accelerate's own loader"
+    places = asking.f_locals.get("device_placement")
+    places = accelerator.device_placement if places is None else places
+    return Preparation(
+        split=_share(accelerator),
+        splits_batches=accelerator.split_batches,
+        device=accelerator.device if places else None,
+        seed=getattr(accelerator.dataloader_config, "data_seed", None),
+        saves_state=accelerator.use_stateful_dataloader,
+    )
+
+
+def _share(accelerator: Any) -> Split:
+    """Processes that hold parts of one model see the same batches."""
+    mesh = getattr(accelerator, "torch_device_mesh", None)
+    if mesh is None:
+        return Split(accelerator.process_index, accelerator.num_processes)
+    sizes = {name: mesh[name].size() for name in mesh.mesh_dim_names}
+    replicas = sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1)
+    return Split(accelerator.process_index // (accelerator.num_processes // replicas), replicas)
+
+
+class Announced(Iterator[Any]):
+    """Batches of an epoch, with accelerate told of its beginning, its last batch and its end.
+
+    One batch is taken ahead to know the last one. The place that `state_dict` tells is that of the batch given.
+    """
+
+    def __init__(self, loader: Any, batches: Iterator[Any]) -> None:
+        self._loader = loader
+        self._batches = batches
+        self._ahead: Any = None
+        self._failure: Exception | None = None
+        self._has_begun = self._is_over = False
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __next__(self) -> Any:
+        if not self._has_begun:
+            self._begin()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._end()
+            raise failure
+        if self._ahead is None:
+            self._end()
+            raise StopIteration
+        batch = self._ahead
+        place = self._loader._engine.native.state()
+        self._look_ahead()
+        self._loader._engine.behind = place
+        self._loader.end_of_dataloader = self._ahead is None and self._failure is None
+        return batch
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        self._loader.end_of_dataloader = False
+        self._loader.remainder = self._loader._rows_over()
+        _gradient_state()._add_dataloader(self._loader)
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        try:
+            self._ahead = next(self._batches, None)
+        except Exception as error:
+            # The batch before it was good, and is given first.
+            self._ahead, self._failure = None, error
+
+    def _end(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._loader._engine.behind = None
+            _gradient_state()._remove_dataloader(self._loader)
+
+    def __del__(self) -> None:
+        if self._has_begun and not self._is_over and not sys.is_finalizing():
+            self._is_over = True
+            _gradient_state()._remove_dataloader(self._loader)
+
+
+def _gradient_state() -> Any:
+    return sys.modules["accelerate.state"].GradientState()
+
+
+def warn_of_rebuild(reason: str, stacklevel: int) -> None:
+    """Says that accelerate makes a loader of its own from this one."""
+    warnings.warn(
+        f"accelerate makes a torch loader of this one, without brimful's threads and options, because {reason}",
+        stacklevel=stacklevel,
+    )
+
+
+def part_of_batch(batch_size: int, split: Split) -> int:
+    """This process's rows of a batch that all processes share, as `split_batches=True` asks."""
+    if batch_size % split.world_size:
+        raise InvalidOptionError(
+            f"split_batches=True shares batches out, and {split.world_size} processes cannot share {batch_size} rows",
+            hint=f"make batch_size a multiple of {split.world_size}, or leave split_batches away",
+        )
+    return batch_size // split.world_size
+
+
+def share_of(preparation: Preparation, own: Split, is_settled: bool) -> Split:
+    """A loader that shares samples out already is never split again."""
+    return own if is_settled or own != WHOLE else preparation.split
