@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::convert::{ErrorBudget, Part};
 use crate::device::Device;
 
 /// Threads that may be asked for.
@@ -37,6 +38,7 @@ Examples:
   brimful demo                                     a first look, without any data
   brimful ls 'train-{000000..000146}.tar'          one line a sample
   brimful cat train-000000.tar 000017.jpg > a.jpg  one field of one sample
+  brimful convert photos/ shards/                  shards of a folder of pictures
   brimful bench decode                             images/s of each JPEG decoder
   brimful bench loader                             images/s of the loader, and what limits it
   brimful doctor                                   what this build and this machine have
@@ -58,6 +60,9 @@ pub(super) enum Command {
     /// Print one field of one sample
     #[command(after_help = CAT_EXAMPLES)]
     Cat(CatArgs),
+    /// Make shards of a folder of pictures
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert(ConvertArgs),
     /// Measure the stages of a loader on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -203,6 +208,86 @@ pub(super) struct CatArgs {
     pub(super) read: ReadArgs,
 }
 
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  brimful convert imagenet/train out/ --shuffle 0
+  brimful convert photos/ out/ --samples-per-shard 5000 --val 0.1
+  brimful convert photos/ out/ --part 3/16         one of 16 jobs, then: brimful convert --merge out/
+
+SRC is a folder of pictures with a folder for each class. It is never written to. The same source and
+options make the same bytes, on any number of threads and in any number of parts.";
+
+#[derive(Debug, Args)]
+pub(super) struct ConvertArgs {
+    /// What is converted; with --merge, the destination of all parts
+    #[arg(value_name = "SRC")]
+    pub(super) source: PathBuf,
+    /// The folder for the shards
+    #[arg(value_name = "DST", required_unless_present = "merge", conflicts_with = "merge")]
+    pub(super) destination: Option<PathBuf>,
+    /// Samples in a shard
+    #[arg(long, value_name = "N", conflicts_with = "shard_size", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) samples_per_shard: Option<u64>,
+    /// Bytes in a shard at most, as the samples are in the source: 500MB, 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
+    pub(super) shard_size: u64,
+    /// Shuffle all samples by this seed
+    #[arg(long, value_name = "SEED")]
+    pub(super) shuffle: Option<u64>,
+    /// Share of the samples that goes into a split `val`, such as 0.1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(super) val: f64,
+    /// Which samples go into `val`
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(super) split_seed: u64,
+    /// What happens to names that are absolute, climb with .., or have control characters or bytes that are not UTF-8
+    #[arg(long, value_enum, default_value_t = NamesChoice::Refuse)]
+    pub(super) names: NamesChoice,
+    /// What happens to a sample whose key an earlier one has
+    #[arg(long, value_enum, default_value_t = DuplicatesChoice::Refuse)]
+    pub(super) duplicates: DuplicatesChoice,
+    /// Bad samples that may be left out and listed: a number, or a share such as 0.1%
+    #[arg(long, value_name = "N", default_value = "0", value_parser = budget)]
+    pub(super) max_errors: ErrorBudget,
+    /// Go on with a run of the same conversion that was ended
+    #[arg(long)]
+    pub(super) resume: bool,
+    /// Plan and tell, but write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Make the shards of part I of N only; parts may run anywhere, in any order
+    #[arg(long, value_name = "I/N", value_parser = part)]
+    pub(super) part: Option<Part>,
+    /// Check that all parts are there and write the description of the data set
+    #[arg(long, conflicts_with_all = ["part", "dry_run", "resume"])]
+    pub(super) merge: bool,
+    /// Threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
+}
+
+/// What happens to names that are no fit keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum NamesChoice {
+    /// The sample is bad
+    Refuse,
+    /// What does not fit is written as % and two hexadecimal digits
+    Escape,
+}
+
+/// What happens to a sample whose key an earlier one has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DuplicatesChoice {
+    /// Nothing is converted
+    Refuse,
+    /// It gets a number behind its key
+    Rename,
+    /// It is left out and listed
+    Drop,
+}
+
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
   brimful doctor
@@ -346,6 +431,52 @@ fn count(max: u64) -> impl clap::builder::TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(1..=max)
 }
 
+/// A number of bytes with or without a unit: kB, MB, GB, TB of powers of 1,000, KiB, MiB, GiB, TiB of powers of 1,024.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(format!("'{unit}' is no unit of bytes: write 500MB or 2GiB")),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| format!("'{number}' is no number"))? * factor as f64;
+    if (1.0..9e18).contains(&bytes) { Ok(bytes as u64) } else { Err("it must be at least one byte".into()) }
+}
+
+/// A number, or a share in per cent.
+fn budget(text: &str) -> Result<ErrorBudget, String> {
+    match text.strip_suffix('%') {
+        Some(share) => {
+            let share: f64 = share.trim().parse().map_err(|_| format!("'{text}' is no share"))?;
+            if (0.0..=100.0).contains(&share) {
+                Ok(ErrorBudget::Share(share / 100.0))
+            } else {
+                Err("a share is from 0% to 100%".into())
+            }
+        }
+        None => text
+            .parse()
+            .map(ErrorBudget::Count)
+            .map_err(|_| format!("'{text}' is no number of samples, nor a share such as 0.1%")),
+    }
+}
+
+/// `I/N`.
+fn part(text: &str) -> Result<Part, String> {
+    let wrong = || format!("'{text}' is no part: write 3/16 for the third of 16");
+    let (number, of) = text.split_once('/').ok_or_else(wrong)?;
+    let (number, of) = (number.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
+    if (1..=of).contains(&number) { Ok(Part { number, of }) } else { Err(wrong()) }
+}
+
 /// A time in seconds that is not zero.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
@@ -370,6 +501,22 @@ mod tests {
     fn a_thread_count_of_zero_is_wrong_usage() {
         assert!(Arguments::try_parse_from(["brimful", "index", "--threads", "0", "a.tar"]).is_err());
         assert!(Arguments::try_parse_from(["brimful", "index", "--threads", "2", "a.tar"]).is_ok());
+    }
+
+    #[test]
+    fn sizes_shares_and_parts_are_read() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(size(text).ok(), expected, "{text}");
+        check("1GB", Some(1_000_000_000));
+        check("1.5 MiB", Some(3 << 19));
+        check("700", Some(700));
+        for text in ["", "GB", "0", "-1", "1XB", "nan", "1e400"] {
+            check(text, None);
+        }
+        assert_eq!(budget("12"), Ok(ErrorBudget::Count(12)));
+        assert_eq!(budget("0.5%"), Ok(ErrorBudget::Share(0.005)));
+        assert!(["", "-1", "101%", "x%"].iter().all(|text| budget(text).is_err()));
+        assert_eq!(part("3/16"), Ok(Part { number: 3, of: 16 }));
+        assert!(["", "3", "0/4", "5/4", "a/b", "1/0"].iter().all(|text| part(text).is_err()));
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod demo_data;
 mod ls;
 mod index;
 mod cat;
+mod convert;
 mod bench;
 mod demo;
 mod doctor;
@@ -60,6 +61,7 @@ fn dispatch(command: Command, output: &mut Output) -> anyhow::Result<Outcome> {
         Command::Ls(args) => ls::run(&args, output),
         Command::Index(args) => index::run(&args, output),
         Command::Cat(args) => cat::run(&args, output),
+        Command::Convert(args) => convert::run(&args, output),
         Command::Bench(command) => bench::run(&command, output),
         Command::Doctor(args) => doctor::run(&args, output),
     }

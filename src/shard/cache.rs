@@ -112,6 +112,12 @@ impl Key {
 }
 
 fn build(path: &Path, options: &ShardOptions) -> Result<ShardIndex> {
+    // One that lies beside the shard was built by strict rules.
+    if options.damage == Damage::Strict
+        && let Ok(index) = ShardIndex::read_beside(path)
+    {
+        return Ok(index);
+    }
     ShardIndex::build(&Shard::open(path, options)?)
 }
 
@@ -143,7 +149,7 @@ fn load(file: &Path, key: &Key) -> Result<ShardIndex, &'static str> {
     Ok(index)
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(bytes);
     crc.sum()

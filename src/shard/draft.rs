@@ -137,6 +137,10 @@ impl Write for Draft {
         self.file.write(bytes)
     }
 
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.file.write_vectored(parts)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }

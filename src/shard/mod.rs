@@ -18,6 +18,7 @@ mod stream;
 mod fingerprint;
 mod index;
 mod cache;
+mod beside;
 pub mod brace;
 mod glob;
 pub mod list;
@@ -33,6 +34,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 
+pub use beside::index_beside;
 pub use brace::expand_braces;
 pub(crate) use cache::each_index;
 pub use cache::{IndexCache, build_indexes};

@@ -53,7 +53,7 @@ struct Current {
 }
 
 /// Two blocks of zeros.
-const END: [u8; 2 * BLOCK_BYTES as usize] = [0; 2 * BLOCK_BYTES as usize];
+pub(crate) const END: [u8; 2 * BLOCK_BYTES as usize] = [0; 2 * BLOCK_BYTES as usize];
 
 /// The longest name of a member in bytes: as long as a path can be.
 const NAME_MAX_BYTES: usize = 4096;
@@ -179,13 +179,19 @@ impl Current {
     }
 }
 
+/// The header blocks of a regular file, one unless ustar cannot say its name or size: for whoever writes the archive
+/// itself.
+pub(crate) fn member_head(name: &str, size_bytes: u64, mtime: u64) -> Vec<u8> {
+    MemberHead { name, size: size_bytes, mtime }.blocks(Headers::Plain)
+}
+
 /// The size of data in whole blocks.
 fn padded(len: usize) -> u64 {
     (len as u64).next_multiple_of(BLOCK_BYTES)
 }
 
 /// Refuses a sample whose members would not group back into it.
-fn check_sample(key: &str, fields: &[(&str, &[u8])]) -> Result<()> {
+pub(crate) fn check_sample(key: &str, fields: &[(&str, &[u8])]) -> Result<()> {
     let invalid = |message: String| Err(Error::new(ErrorKind::InvalidOption, message));
     let base = key.rsplit('/').next().unwrap_or(key);
     if base.is_empty() {

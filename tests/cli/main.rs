@@ -7,6 +7,7 @@ mod archive;
 mod ls;
 mod index;
 mod cat;
+mod convert;
 mod doctor;
 mod bench_decode;
 mod bench_loader;

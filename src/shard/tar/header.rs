@@ -86,12 +86,12 @@ impl<'a> Header<'a> {
     }
 
     /// The size field, in bytes.
-    pub(super) fn size(&self) -> Result<u64, NumberError> {
+    pub(in crate::shard) fn size(&self) -> Result<u64, NumberError> {
         number(&self.0[124..136])
     }
 
     /// Whether the name fills its field, as the start of a longer one does.
-    pub(super) fn name_is_full(&self) -> bool {
+    pub(in crate::shard) fn name_is_full(&self) -> bool {
         self.0[99] != 0
     }
 
@@ -101,7 +101,7 @@ impl<'a> Header<'a> {
     }
 
     /// Appends the name, with its prefix where the header has one.
-    pub(super) fn push_name(&self, name: &mut Vec<u8>) {
+    pub(in crate::shard) fn push_name(&self, name: &mut Vec<u8>) {
         let prefix = self.prefix();
         if !prefix.is_empty() {
             name.extend_from_slice(prefix);
@@ -123,7 +123,7 @@ impl<'a> Header<'a> {
 
 /// Why a numeric field has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NumberError {
+pub(in crate::shard) enum NumberError {
     NotOctal,
     NotDecimal,
     Negative,

@@ -1,0 +1,24 @@
+//! Other layouts become shards: a source lists samples, a plan says which of them go where, lanes of threads write them.
+//!
+//! It trains nothing and keeps no pictures: what is in memory is the catalogue and the few samples on their way. The plan is a
+//! function of the source and the options alone, so that threads, parts of a cluster and runs that were killed all make
+//! the same bytes.
+
+mod options;
+mod key;
+mod source;
+mod folder;
+mod plan;
+mod duplicates;
+mod sample;
+mod shard_file;
+mod lane;
+mod journal;
+mod dataset;
+mod run;
+
+pub use dataset::{Dataset, DatasetShard, DatasetSplit};
+pub use journal::LeftOut;
+pub use options::{ConvertOptions, Duplicates, ErrorBudget, Names, Part, ShardLimit};
+pub use run::{Conversion, Outcome, merge};
+pub use source::SourceKind;

@@ -1,0 +1,9 @@
+//! Conversions through the public API: what is in the shards, that runs repeat byte by byte, and what becomes of bad input.
+//!
+//! Pictures are arbitrary bytes wherever nothing decodes them.
+
+mod made;
+mod folder;
+mod order;
+mod names;
+mod resume;

@@ -1,0 +1,105 @@
+//! Conversions that end early and go on.
+
+use std::fs;
+use std::io::Write;
+
+use brimful::ErrorKind;
+use brimful::convert::{ConvertOptions, ErrorBudget};
+
+use crate::made::{Made, by_samples, files};
+
+fn resumed(options: ConvertOptions) -> ConvertOptions {
+    ConvertOptions { resume: true, ..options }
+}
+
+#[test]
+fn a_run_that_failed_goes_on_and_ends_with_the_same_bytes() {
+    let made = Made::with_pictures(3, 30);
+    let options = || ConvertOptions { shuffle: Some(5), threads: 1, ..by_samples(7) };
+    made.convert("whole", options());
+    let conversion = made.plan("out", options()).unwrap();
+    let broken = made.path("src/class01/img011.jpg");
+    let bytes = fs::read(&broken).unwrap();
+    fs::remove_file(&broken).unwrap();
+    conversion.run(&|_, _| {}).unwrap_err();
+    fs::write(&broken, bytes).unwrap();
+    let done = files_of_shards(&made, "out");
+    assert!(done.len() > 1 && done.len() < 13, "{} shards before the failure", done.len());
+    assert!(done.iter().all(|name| !name.starts_with('.')), "{done:?}");
+
+    let error = made.run("out", options()).unwrap_err();
+    assert!(error.hint().unwrap().contains("--resume"), "{error}");
+    let other = ConvertOptions { shuffle: Some(6), ..options() };
+    assert_eq!(made.run("out", resumed(other)).unwrap_err().kind(), ErrorKind::StateMismatch);
+    made.convert("out", resumed(options()));
+    assert_eq!(files(&made.path("out")), files(&made.path("whole")));
+    // Once more there is nothing to do.
+    made.convert("out", resumed(options()));
+    assert_eq!(made.run("out", options()).unwrap_err().kind(), ErrorKind::InvalidOption);
+}
+
+#[test]
+fn a_cut_journal_and_a_lost_shard_are_made_good() {
+    let made = Made::with_pictures(2, 20);
+    let options = || ConvertOptions { threads: 1, ..by_samples(5) };
+    made.convert("whole", options());
+    let conversion = made.plan("out", options()).unwrap();
+    let last = made.path("src/class01/img019.jpg");
+    let bytes = fs::read(&last).unwrap();
+    fs::remove_file(&last).unwrap();
+    conversion.run(&|_, _| {}).unwrap_err();
+    fs::write(&last, bytes).unwrap();
+    let journal = made.path("out/.brimful-convert/part-1-of-1.jsonl");
+    let text = fs::read(&journal).unwrap();
+    fs::write(&journal, &text[..text.len() - 40]).unwrap();
+    fs::remove_file(made.path("out/train-000002.tar")).unwrap();
+    // What a killed process leaves behind.
+    let mut left = fs::File::create(made.path("out/.train-000003.tar.77-0.part")).unwrap();
+    left.write_all(b"half a shard").unwrap();
+    made.convert("out", resumed(options()));
+    assert_eq!(files(&made.path("out")), files(&made.path("whole")));
+}
+
+#[test]
+fn a_journal_cut_in_its_first_line_begins_anew() {
+    let made = Made::with_pictures(1, 4);
+    made.convert("whole", by_samples(2));
+    fs::create_dir_all(made.path("out/.brimful-convert")).unwrap();
+    fs::write(made.path("out/.brimful-convert/part-1-of-1.jsonl"), b"{\"finger").unwrap();
+    made.convert("out", resumed(by_samples(2)));
+    assert_eq!(files(&made.path("out")), files(&made.path("whole")));
+}
+
+#[test]
+fn shards_of_someone_else_are_not_replaced() {
+    let made = Made::with_pictures(1, 4);
+    fs::create_dir(made.path("out")).unwrap();
+    fs::write(made.path("out/train-000001.tar"), b"mine").unwrap();
+    let error = made.run("out", by_samples(2)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    assert_eq!(files(&made.path("out")).len(), 1);
+    made.convert("other", by_samples(2));
+}
+
+#[test]
+fn a_larger_budget_lets_a_conversion_go_on() {
+    let made = Made::with_pictures(2, 10);
+    for name in ["x", "y"] {
+        std::os::unix::fs::symlink("nothing", made.path(&format!("src/class01/{name}.jpg"))).unwrap();
+    }
+    let options = |count| ConvertOptions { errors_max: ErrorBudget::Count(count), threads: 1, ..by_samples(4) };
+    let error = made.run("out", options(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyErrors);
+    let dataset = made.convert("out", resumed(options(2)));
+    assert_eq!((dataset.samples, dataset.left_out), (20, 2));
+    made.convert("whole", options(2));
+    assert_eq!(files(&made.path("out")), files(&made.path("whole")));
+}
+
+fn files_of_shards(made: &Made, folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(made.path(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    entries
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.ends_with(".tar") || name.ends_with(".part"))
+        .collect()
+}
