@@ -4,6 +4,8 @@
 mod made;
 #[path = "loader/order.rs"]
 mod order;
+#[path = "loader/given.rs"]
+mod given;
 #[path = "loader/damage.rs"]
 mod damage;
 #[path = "loader/columns.rs"]

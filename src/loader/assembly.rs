@@ -212,6 +212,13 @@ pub(crate) struct Finished {
     pub(crate) loose_bytes: u64,
 }
 
+impl Finished {
+    /// Samples whose turn has come with it: good ones, and those that were left out of it.
+    pub(crate) fn samples(&self) -> usize {
+        self.batch.as_ref().and_then(|batch| batch.as_ref().ok()).map_or(0, |batch| batch.planned)
+    }
+}
+
 fn image_column(
     column: Option<ImageColumn>,
     spec: Option<&BatchSpec>,

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::Loader;
 use super::assembly::Delivery;
 use super::dataset::{Dataset, thread_count};
+use super::given::Order;
 use super::gpu::GpuPath;
 use super::policy::{ErrorBudget, OnError};
 use super::route::RouteMode;
 use super::run::Threads;
+use super::turns::Arrival;
 use crate::batch::{BatchSpec, BufferPool, Dtype, HostAllocator, Layout, PageableAllocator};
 use crate::decode::{Backend, ColorMode};
 use crate::device::{Device, RowWriter};
@@ -38,7 +40,7 @@ const HELD_MAX_DEFAULT: usize = 16;
 const LOOSE_BYTES_MAX_DEFAULT: u64 = 256 << 20;
 
 /// Rows of a batch at most.
-const BATCH_SIZE_MAX: usize = 1 << 20;
+pub(crate) const BATCH_SIZE_MAX: usize = 1 << 20;
 
 /// Decode threads at most.
 const THREADS_MAX: usize = 1024;
@@ -72,6 +74,8 @@ pub(crate) struct LoaderConfig {
     pub(crate) shuffle: Shuffle,
     pub(crate) shuffle_samples: usize,
     pub(crate) split: Split,
+    pub(crate) order: Order,
+    pub(crate) arrival: Arrival,
     pub(crate) seed: u64,
     pub(crate) dtype: Dtype,
     pub(crate) layout: Layout,
@@ -106,6 +110,8 @@ impl LoaderBuilder {
             shuffle: Shuffle::None,
             shuffle_samples: 1000,
             split: Split::whole(),
+            order: Order::Planned,
+            arrival: Arrival::InOrder,
             seed: 0,
             dtype: Dtype::U8,
             layout: Layout::Nchw,
@@ -172,6 +178,20 @@ impl LoaderBuilder {
     /// Which part of the samples this rank gets. Default: all.
     pub fn split(mut self, split: Split) -> Self {
         self.config.split = split;
+        self
+    }
+
+    /// Who decides in which order samples come. Under [`Order::Given`] the caller hands over the numbers of each batch;
+    /// shuffling, split and `drop_last` are the caller's then, and the split only says how many ranks share a state.
+    /// Default [`Order::Planned`].
+    pub fn order(mut self, order: Order) -> Self {
+        self.config.order = order;
+        self
+    }
+
+    /// Whether a finished batch waits for those before it. Default [`Arrival::InOrder`].
+    pub fn arrival(mut self, arrival: Arrival) -> Self {
+        self.config.arrival = arrival;
         self
     }
 
@@ -272,6 +292,15 @@ impl LoaderBuilder {
             false => Err(Error::new(ErrorKind::InvalidOption, format!("{name}={value} is not between 1 and {max}"))),
         };
         in_range("batch_size", self.config.batch_size, BATCH_SIZE_MAX)?;
+        if self.config.order == Order::Given {
+            if self.dataset.len().is_none() {
+                let error =
+                    Error::new(ErrorKind::InvalidOption, "a stream has no samples that could be named by number");
+                return Err(error.with_hint("open it with access=\"indexed\""));
+            }
+            self.config.drop_last = false;
+            self.config.shuffle = Shuffle::None;
+        }
         self.config.split.check()?;
         self.fit_batch()?;
         if self.on_error == OnError::Replace && self.dataset.len().is_none() {
@@ -295,6 +324,7 @@ impl LoaderBuilder {
         let read = match (self.readers, self.dataset.options().shards.io) {
             // A stream is read by one thread at a time.
             (0, _) if self.dataset.len().is_none() => 1,
+            (0, _) if self.dataset.opens_each_sample() => READERS_REMOTE,
             (0, IoMethod::Read) => READERS_REMOTE,
             (0, IoMethod::Auto) if self.is_remote() => READERS_REMOTE,
             (0, _) => 1,
@@ -342,9 +372,12 @@ impl LoaderBuilder {
 
     /// No batch has more rows than an epoch has samples: memory for the rest would never be used.
     fn fit_batch(&mut self) -> Result<()> {
-        let Some(index) = self.dataset.index().filter(|_| !self.config.drop_last) else { return Ok(()) };
+        let is_open = self.config.drop_last || self.config.order == Order::Given;
+        if is_open || self.dataset.is_stream() {
+            return Ok(());
+        }
         let LoaderConfig { shuffle, seed, split, .. } = self.config;
-        let samples = EpochPlan::new(&index.shard_lens(), shuffle, seed, 0, split)?.len();
+        let samples = EpochPlan::new(&self.dataset.shard_lens(), shuffle, seed, 0, split)?.len();
         self.config.batch_size = self.config.batch_size.min(samples.max(1));
         Ok(())
     }

@@ -1,18 +1,18 @@
-//! A data set as the loader sees it: shards, the fields wanted of each sample, how they become values. Order, batches
-//! and threads are other modules' business.
+//! A data set as the loader sees it: samples by number, the fields wanted of each, how they become values. Where the
+//! samples lie is each source's business; order, batches and threads are other modules'.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::archives::Archives;
 use super::field::FieldSpec;
-use super::losses::passed_over;
-use super::process::PerProcess;
+use super::files::Files;
+use super::joined::{Joined, Part};
 use crate::decode::DecodeOptions;
-use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder};
-use crate::shard::{Compression, FileIdentity, IndexCache, Shard, ShardList, ShardOptions, ShardSet, each_index};
+use crate::sample::{Grouping, Key, SampleIndex};
+use crate::shard::{Shard, ShardList, ShardOptions};
 use crate::transform::Compose;
 use crate::{Error, ErrorKind, Result};
 
@@ -64,20 +64,24 @@ pub enum Access {
     Stream,
 }
 
-/// The shards of a data set and what is wanted of their samples. Cheap to clone.
+/// Samples and what is wanted of them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Dataset(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    paths: Vec<PathBuf>,
+    source: Source,
     fields: Vec<FieldSpec>,
     options: DatasetOptions,
-    shards: PerProcess<ShardSet>,
-    /// Which files the index was built from; empty for a stream.
-    identities: Vec<FileIdentity>,
-    index: Option<SampleIndex>,
     warnings: Vec<String>,
+}
+
+/// Where samples lie.
+#[derive(Debug)]
+enum Source {
+    Archives(Box<Archives>),
+    Files(Files),
+    Joined(Joined),
 }
 
 /// One sample's bytes, before anything is decoded.
@@ -114,47 +118,49 @@ impl Dataset {
         if fields.is_empty() {
             return Err(Error::new(ErrorKind::InvalidOption, "no field is asked for").with_hint("name at least one"));
         }
-        let paths = list.paths().to_vec();
-        let streamed = match options.access {
-            Access::Indexed => false,
-            Access::Stream => true,
-            Access::Auto => any_compressed(&paths)?,
-        };
-        // Looked at before the index is built: a file that changes from then on is another one.
-        let identities = if streamed { Vec::new() } else { identities_of(&paths)? };
         let mut warnings = Vec::new();
-        let index = if streamed { None } else { Some(Self::index_of(&paths, &options, progress, &mut warnings)?) };
-        let shards = PerProcess::new(ShardSet::new(paths.clone(), options.shards).expecting(&identities));
-        Ok(Self(Arc::new(Inner { paths, fields, options, shards, identities, index, warnings })))
+        let source = Source::Archives(Box::new(Archives::open(list, &options, progress, &mut warnings)?));
+        Ok(Self(Arc::new(Inner { source, fields, options, warnings })))
     }
 
-    fn index_of(
-        paths: &[PathBuf],
-        options: &DatasetOptions,
-        progress: &(dyn Fn(usize, usize) + Sync),
-        warnings: &mut Vec<String>,
-    ) -> Result<SampleIndex> {
-        let cache = options.index_cache.as_ref().map(IndexCache::at);
-        let threads = thread_count(options.index_threads);
-        let mut builder = SampleIndexBuilder::new(&options.grouping);
-        let mut shards = paths.iter();
-        each_index(paths, &options.shards, cache.as_ref(), threads, progress, |index| {
-            let Some(path) = shards.next() else { return Ok(()) };
-            let files = index.iter().map(|file| (file.name, file.offset, file.size));
-            builder.push_shard(path_text(path), index.fingerprint(), files)?;
-            warnings.extend(passed_over(path, index.report()));
-            Ok(())
-        })?;
-        warnings.extend(cache.as_ref().and_then(IndexCache::unkept));
-        let index = builder.finish();
-        warnings.extend(index.report().warnings());
-        Ok(index)
+    /// Image files outside any archive, each with the number of its class, in the order given: an image folder. Samples
+    /// have two fields, the image and its class; those of `options` are passed over. The files are opened when they are
+    /// read, not here. Keys are paths relative to `root`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] where there are not as many classes as paths.
+    pub fn of_files(root: &Path, paths: Vec<PathBuf>, classes: Vec<i64>, options: DatasetOptions) -> Result<Self> {
+        let fields = Files::FIELDS.iter().map(|text| FieldSpec::parse(text)).collect::<Result<Vec<_>>>()?;
+        let files = Files::new(root, paths, classes, options.shards)?;
+        let options = DatasetOptions { fields: Files::FIELDS.map(str::to_owned).to_vec(), ..options };
+        Ok(Self(Arc::new(Inner { source: Source::Files(files), fields, options, warnings: Vec::new() })))
+    }
+
+    /// Several data sets one after the other, each whole or only the samples with certain numbers, in that order. The
+    /// options are those of the first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] without any part, for a stream, for parts whose samples have other fields, transforms
+    /// or decoding, and for a number that a part does not have.
+    pub fn join(parts: Vec<(Self, Option<Vec<usize>>)>) -> Result<Self> {
+        let Some((first, _)) = parts.first() else {
+            return Err(Error::new(ErrorKind::InvalidOption, "there is no data set to join").with_hint("give one"));
+        };
+        let (fields, options) = (first.0.fields.clone(), first.0.options.clone());
+        let parts =
+            parts.into_iter().map(|(dataset, numbers)| Part::new(dataset, numbers)).collect::<Result<Vec<_>>>()?;
+        let source = Source::Joined(Joined::new(parts)?);
+        Ok(Self(Arc::new(Inner { source, fields, options, warnings: Vec::new() })))
     }
 
     /// Number of samples; `None` for a stream.
     #[must_use]
     pub fn len(&self) -> Option<usize> {
-        self.0.index.as_ref().map(SampleIndex::len)
+        match &self.0.source {
+            Source::Archives(archives) => archives.index().map(SampleIndex::len),
+            Source::Files(files) => Some(files.len()),
+            Source::Joined(joined) => Some(joined.len()),
+        }
     }
 
     /// Whether it is known to have no samples.
@@ -163,16 +169,39 @@ impl Dataset {
         self.len() == Some(0)
     }
 
-    /// The index, unless the data set is a stream.
+    /// Whether samples come in sequence only, so that there is no length and no sample by number.
     #[must_use]
-    pub fn index(&self) -> Option<&SampleIndex> {
-        self.0.index.as_ref()
+    pub fn is_stream(&self) -> bool {
+        self.len().is_none()
     }
 
-    /// Paths of the shards, in order.
+    /// The index of the shards; `None` for a stream, for files, and for joined data sets.
+    #[must_use]
+    pub fn index(&self) -> Option<&SampleIndex> {
+        match &self.0.source {
+            Source::Archives(archives) => archives.index(),
+            Source::Files(_) | Source::Joined(_) => None,
+        }
+    }
+
+    /// How many neighbouring samples lie together, in order: those of a shard, or of a part of one. Empty for a stream.
+    #[must_use]
+    pub fn shard_lens(&self) -> Vec<usize> {
+        match &self.0.source {
+            Source::Archives(archives) => archives.index().map(SampleIndex::shard_lens).unwrap_or_default(),
+            Source::Files(files) => vec![files.len()],
+            Source::Joined(joined) => joined.shard_lens(),
+        }
+    }
+
+    /// Paths of the shards or files, in order.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
-        &self.0.paths
+        match &self.0.source {
+            Source::Archives(archives) => archives.paths(),
+            Source::Files(files) => files.paths(),
+            Source::Joined(joined) => joined.paths(),
+        }
     }
 
     /// The fields asked for, in column order.
@@ -187,17 +216,24 @@ impl Dataset {
         &self.0.options
     }
 
-    /// A number that changes when shards, members or sizes change; 0 for a stream.
+    /// A number that changes when shards, members or sizes change, or which samples there are; 0 for a stream.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        self.0.index.as_ref().map_or(0, SampleIndex::fingerprint)
+        match &self.0.source {
+            Source::Archives(archives) => archives.index().map_or(0, SampleIndex::fingerprint),
+            Source::Files(files) => files.fingerprint(),
+            Source::Joined(joined) => joined.fingerprint(),
+        }
     }
 
     /// The key of a sample; `None` where there is no such sample or no index.
     #[must_use]
     pub fn key(&self, ordinal: usize) -> Option<Key> {
-        let index = self.0.index.as_ref().filter(|index| ordinal < index.len())?;
-        Some(Key::new(index.get(ordinal).key().to_vec()))
+        match &self.0.source {
+            Source::Archives(archives) => archives.key(ordinal),
+            Source::Files(files) => files.key(ordinal),
+            Source::Joined(joined) => joined.key(ordinal),
+        }
     }
 
     /// What was lost or looks odd in the shards, one sentence each. Of a stream this is known when it has been read: see
@@ -207,104 +243,46 @@ impl Dataset {
         &self.0.warnings
     }
 
+    /// Whether each sample is opened by itself, so that reading waits for storage again and again.
+    pub(crate) fn opens_each_sample(&self) -> bool {
+        match &self.0.source {
+            Source::Archives(_) => false,
+            Source::Files(_) => true,
+            Source::Joined(joined) => joined.opens_each_sample(),
+        }
+    }
+
     /// The path of a shard as the system's bytes; empty for a number that does not exist.
     pub(crate) fn path_bytes(&self, shard: usize) -> Bytes {
-        self.0
-            .paths
-            .get(shard)
-            .map(|path| Bytes::copy_from_slice(path.as_os_str().as_encoded_bytes()))
-            .unwrap_or_default()
+        let path = self.paths().get(shard);
+        path.map(|path| Bytes::copy_from_slice(path.as_os_str().as_encoded_bytes())).unwrap_or_default()
     }
 
-    fn shards(&self) -> &ShardSet {
-        let Inner { shards, paths, options, identities, .. } = &*self.0;
-        shards.get(|| ShardSet::new(paths.clone(), options.shards).expecting(identities))
-    }
-
-    /// Asks storage for sample `ordinal` ahead of its turn.
+    /// Asks storage for sample `ordinal` ahead of its turn, where that is possible.
     pub(crate) fn prefetch(&self, ordinal: usize) {
-        let Some(index) = self.0.index.as_ref().filter(|index| ordinal < index.len()) else { return };
-        let sample = index.get(ordinal);
-        let wanted = self.wanted(&sample).filter_map(|field| field.map(|(_, range)| range));
-        if let (Some(span), Ok(shard)) = (span_of(wanted), self.shards().get(sample.shard())) {
-            shard.prefetch(span);
+        match &self.0.source {
+            Source::Archives(archives) => archives.prefetch(ordinal, &self.0.fields),
+            Source::Files(_) => {}
+            Source::Joined(joined) => joined.prefetch(ordinal),
         }
     }
 
     /// Reads the fields of sample `ordinal`; its pages are resident when this returns.
     ///
-    /// `check` is asked whether the shard must be compared with its file before the bytes are used.
-    pub(crate) fn read(&self, ordinal: usize, check: impl FnOnce(usize) -> bool) -> Result<RawSample> {
-        let index = self.0.index.as_ref().filter(|index| ordinal < index.len()).ok_or_else(|| {
-            let have = self.len().map_or("no index".to_owned(), |len| format!("{len} samples"));
-            Error::new(ErrorKind::InvalidOption, format!("there is no sample {ordinal}: the data set has {have}"))
-        })?;
-        let sample = index.get(ordinal);
-        let url = path_text(&self.0.paths[sample.shard()]);
-        let key = Key::new(sample.key().to_vec());
-        self.read_fields(ordinal, &sample, &url, &key, check).map_err(|error| error.at_key(&key).in_shard(url))
+    /// `check` is asked whether the shard of that number must be compared with its file before the bytes are used.
+    pub(crate) fn read(&self, ordinal: usize, mut check: impl FnMut(usize) -> bool) -> Result<RawSample> {
+        self.read_checked(ordinal, &mut check)
     }
 
-    fn read_fields(
-        &self,
-        ordinal: usize,
-        sample: &crate::sample::SampleRef<'_>,
-        url: &Arc<str>,
-        key: &Key,
-        check: impl FnOnce(usize) -> bool,
-    ) -> Result<RawSample> {
-        let wanted: Vec<Option<(Arc<str>, Range<u64>)>> = self.wanted(sample).collect();
-        if let Some((spec, _)) = self.0.fields.iter().zip(&wanted).find(|(f, w)| f.selector().is_some() && w.is_none())
-        {
-            return Err(missing(spec, sample.fields().map(|field| field.ext.to_owned())));
-        }
-        let shard = self.shards().get(sample.shard())?;
-        if check(sample.shard()) {
-            shard.check()?;
-        }
-        let ranges = || wanted.iter().flatten().map(|(_, range)| range.clone());
-        let whole = match span_of(ranges()) {
-            Some(span) if is_dense(&span, ranges()) => {
-                shard.populate(span.clone())?;
-                Some((span.start, shard.read(span)?))
-            }
-            _ => None,
+    pub(super) fn read_checked(&self, ordinal: usize, check: &mut dyn FnMut(usize) -> bool) -> Result<RawSample> {
+        let read = match &self.0.source {
+            Source::Archives(archives) => archives.read(ordinal, &self.0.fields, check),
+            Source::Files(files) => files.read(ordinal),
+            Source::Joined(joined) => joined.read(ordinal, check),
         };
-        let footprint = shard.footprint();
-        let is_inflated = footprint.memory_bytes > 0;
-        let mut fields = Vec::with_capacity(wanted.len());
-        for field in wanted {
-            fields.push(match field {
-                None => None,
-                Some((extension, range)) => {
-                    let offset = range.start;
-                    let bytes = match &whole {
-                        Some((start, all)) => all.slice((range.start - start) as usize..(range.end - start) as usize),
-                        None => {
-                            shard.populate(range.clone())?;
-                            shard.read(range)?
-                        }
-                    };
-                    // A view would keep a whole inflated shard in memory until the sample is done.
-                    let bytes = if is_inflated { Bytes::copy_from_slice(&bytes) } else { bytes };
-                    Some(RawField { extension, bytes, offset })
-                }
-            });
-        }
-        // Only a map must be asked again whether its pages are still there; an open file would only be held.
-        let shard = (footprint.files == 0 && !is_inflated).then_some(shard);
-        let shard_number = sample.shard();
-        Ok(RawSample { ordinal: ordinal as u64, shard_number, url: Arc::clone(url), shard, key: key.clone(), fields })
-    }
-
-    /// For each field asked for, the extension and byte range that the sample has for it.
-    fn wanted<'a>(
-        &'a self,
-        sample: &'a crate::sample::SampleRef<'_>,
-    ) -> impl Iterator<Item = Option<(Arc<str>, Range<u64>)>> + 'a {
-        self.0.fields.iter().map(|spec| {
-            let field = sample.field(spec.selector()?)?;
-            Some((Arc::from(field.ext), field.offset..field.offset.checked_add(field.size)?))
+        read.unwrap_or_else(|| {
+            let have = self.len().map_or("no index".to_owned(), |len| format!("{len} samples"));
+            Err(Error::new(ErrorKind::InvalidOption, format!("there is no sample {ordinal}: the data set has {have}")))
         })
     }
 }
@@ -324,49 +302,6 @@ pub(crate) fn thread_count(threads: usize) -> usize {
     }
 }
 
-fn identities_of(paths: &[PathBuf]) -> Result<Vec<FileIdentity>> {
-    let of = |path: &PathBuf| {
-        FileIdentity::of_path(path)
-            .map_err(|error| Error::io("cannot look at the shard", error).in_shard(path_text(path)))
-    };
-    paths.iter().map(of).collect()
-}
-
-fn any_compressed(paths: &[PathBuf]) -> Result<bool> {
-    for path in paths {
-        if Compression::of_path(path)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 pub(crate) fn path_text(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
-}
-
-fn span_of(ranges: impl Iterator<Item = Range<u64>>) -> Option<Range<u64>> {
-    ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
-}
-
-/// Headers between two fields are cheap to read along; a large field that nobody asked for is not.
-const GAP_BYTES_MAX: u64 = 64 << 10;
-
-fn is_dense(span: &Range<u64>, ranges: impl Iterator<Item = Range<u64>>) -> bool {
-    let wanted: u64 = ranges.map(|range| range.end - range.start).sum();
-    (span.end - span.start).saturating_sub(wanted) <= GAP_BYTES_MAX
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbouring_fields_are_read_at_once_and_distant_ones_are_not() {
-        let near = [0..1000, 1512..1520];
-        let far = [0..1000, 5_000_000..5_000_010];
-        assert!(is_dense(&span_of(near.iter().cloned()).unwrap(), near.iter().cloned()));
-        assert!(!is_dense(&span_of(far.iter().cloned()).unwrap(), far.iter().cloned()));
-        assert_eq!(span_of(std::iter::empty()), None);
-    }
 }

@@ -8,7 +8,7 @@ use super::resume::Start;
 use super::run::{Next, Run};
 use super::stats::Counters;
 use super::{Batch, Delivery, Mark, Shared};
-use crate::Result;
+use crate::{Error, ErrorKind, Result};
 
 /// The batches of one epoch, in order.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct Epoch {
     run: Option<Run>,
     counters: Option<Arc<Counters>>,
     number: u64,
+    start: Start,
     /// Samples whose turn has come, and those of them that were delivered.
     planned: usize,
     delivered: usize,
@@ -40,9 +41,9 @@ const WAIT: Duration = Duration::from_secs(60);
 impl Epoch {
     pub(super) fn new(shared: Arc<Shared>, run: Run) -> Self {
         let counters = Some(run.counters());
-        let number = run.epoch;
-        let mark = Mark { epoch: run.epoch, start: run.start };
-        Self { shared, run: Some(run), counters, number, planned: 0, delivered: 0, mark }
+        let (number, start) = (run.epoch, run.start);
+        let mark = Mark { epoch: run.epoch, start };
+        Self { shared, run: Some(run), counters, number, start, planned: 0, delivered: 0, mark }
     }
 
     /// Which epoch this is.
@@ -98,6 +99,52 @@ impl Epoch {
                 }
             }
         }
+    }
+
+    /// Whether another batch may be given now: a few are taken ahead of those that were delivered, no more. Never under
+    /// [`Order::Planned`](super::Order::Planned).
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::has_room)
+    }
+
+    /// Hands over the sample numbers of the next batch, in row order; see [`Order::Given`](super::Order::Given). A
+    /// number may come again, in the same batch or a later one: it is augmented in another way each time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for an empty batch, one larger than a GPU's slots,
+    /// a number that does not exist, and where there is no room.
+    pub fn give(&mut self, numbers: Vec<usize>) -> Result<()> {
+        self.run_of_given()?.giver()?.give(numbers)
+    }
+
+    /// Counts a batch that was delivered before the state was saved from which this epoch goes on: it is not made
+    /// again.
+    ///
+    /// # Errors
+    /// As [`give`](Self::give).
+    pub fn pass_over(&mut self, numbers: &[usize]) -> Result<()> {
+        self.run_of_given()?.giver()?.pass_over(numbers)
+    }
+
+    /// Says that the epoch has no more batches than those given: it is over once they are delivered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) under [`Order::Planned`](super::Order::Planned).
+    pub fn end(&mut self) -> Result<()> {
+        self.run_of_given()?.giver()?.end();
+        Ok(())
+    }
+
+    /// Samples that were delivered before this epoch was taken up: those that all ranks together had before their number
+    /// last changed, and those that this rank had of its share of the rest.
+    #[must_use]
+    pub fn start(&self) -> (usize, usize) {
+        (self.start.consumed, self.start.position)
+    }
+
+    fn run_of_given(&mut self) -> Result<&mut Run> {
+        self.run.as_mut().ok_or_else(|| Error::new(ErrorKind::Cancelled, "the epoch is over"))
     }
 
     fn delivered(&mut self, batch: &Batch, waited: Duration, epoch: u64, start: Start) {

@@ -21,6 +21,9 @@ mod field;
 mod process;
 mod notices;
 mod losses;
+mod archives;
+mod files;
+mod joined;
 mod dataset;
 mod policy;
 mod stats;
@@ -31,6 +34,9 @@ mod gpu;
 mod in_flight;
 mod assembly;
 mod stream;
+mod peers;
+mod given;
+mod turns;
 mod planner;
 mod route;
 #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "there is one lane where there is no GPU"))]
@@ -52,15 +58,17 @@ pub use builder::LoaderBuilder;
 pub use dataset::{Access, Dataset, DatasetOptions};
 pub use epoch::{Epoch, Poll};
 pub use field::FieldSpec;
+pub use given::Order;
 pub use losses::StreamStats;
 pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;
 pub use route::{Lane, Observation, RouteMode, Router};
 pub use stats::{Bottleneck, DeviceStats, Stage, StageStats, Stats};
+pub use turns::Arrival;
 
 use crate::batch::{BufferPool, Column, PageableAllocator};
 use crate::device::{Device, DeviceRow};
-use crate::sample::{EpochPlan, Key, SampleIndex};
+use crate::sample::{EpochPlan, Key};
 use crate::{Error, ErrorKind, Result};
 use builder::LoaderConfig;
 use gpu::GpuPath;
@@ -179,7 +187,7 @@ impl Loader {
     ) -> Result<Self> {
         let notices = Arc::new(Notices::new());
         let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine, Arc::clone(&notices))?);
-        let fingerprint = resume::fingerprint(&dataset, &config, config.shuffle);
+        let fingerprint = resume::fingerprint(&dataset, &config, resume::shuffle_of(&config));
         Ok(Self {
             shared: Arc::new(Shared {
                 dataset,
@@ -230,7 +238,7 @@ impl Loader {
         }
     }
 
-    /// Batches of a whole epoch; `None` for a stream.
+    /// Batches of a whole epoch; `None` for a stream, and where the caller gives the order.
     #[must_use]
     pub fn len(&self) -> Option<usize> {
         let samples = self.samples_per_epoch()?;
@@ -244,20 +252,23 @@ impl Loader {
         self.len() == Some(0)
     }
 
-    /// Samples of an epoch of this rank; `None` for a stream.
+    /// Samples of an epoch of this rank; `None` for a stream, and where the caller gives the order.
     #[must_use]
     pub fn samples_per_epoch(&self) -> Option<usize> {
         self.order(0).ok().flatten().map(|plan| plan.len())
     }
 
-    /// The order of this rank's samples in `epoch`, for whoever draws batches by number elsewhere; `None` for a stream.
+    /// The order of this rank's samples in `epoch`, for whoever draws batches by number elsewhere; `None` for a stream,
+    /// and where the caller gives it.
     ///
     /// # Errors
     /// As [`EpochPlan::new`].
     pub fn order(&self, epoch: u64) -> Result<Option<EpochPlan>> {
-        let Some(index) = self.shared.dataset.index() else { return Ok(None) };
-        let config = &self.shared.config;
-        EpochPlan::new(&index.shard_lens(), config.shuffle, config.seed, epoch, config.split).map(Some)
+        let (dataset, config) = (&self.shared.dataset, &self.shared.config);
+        if dataset.is_stream() || config.order == Order::Given {
+            return Ok(None);
+        }
+        EpochPlan::new(&dataset.shard_lens(), config.shuffle, config.seed, epoch, config.split).map(Some)
     }
 
     /// Rows of a full batch.
@@ -291,7 +302,7 @@ impl Loader {
         };
         let totals = counters.as_ref().map(|counters| counters.totals()).unwrap_or_default();
         stats.device = self.shared.gpu.as_ref().map(|gpu| gpu.stats(totals));
-        let is_stream = self.shared.dataset.index().is_none();
+        let is_stream = self.shared.dataset.is_stream();
         stats.stream = is_stream.then(|| self.shared.losses.stats());
         stats
     }
@@ -352,13 +363,17 @@ impl Loader {
         let mismatch =
             |message: String, hint: &str| Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint.to_owned()));
         if let Some(shuffle) = resume::other_shuffle(&self.shared.dataset, config, state.fingerprint) {
-            let (theirs, ours) = (resume::shuffle_text(shuffle), resume::shuffle_text(config.shuffle));
+            let (theirs, ours) =
+                (resume::shuffle_text(Some(shuffle)), resume::shuffle_text(resume::shuffle_of(config)));
             let message =
                 format!("the saved state was made {theirs}, this loader reads {ours}: the shards are the same");
             return mismatch(message, "build the loader with the same shuffling");
         }
-        let samples = self.shared.dataset.index().map(SampleIndex::len);
-        let start = state.start_under(config.split, config.seed, self.shared.fingerprint, samples)?;
+        let samples = self.shared.dataset.len();
+        let start = match config.order {
+            Order::Planned => state.start_under(config.split, config.seed, self.shared.fingerprint, samples)?,
+            Order::Given => state.start_of_given(config.split, config.seed, self.shared.fingerprint, samples)?,
+        };
         *self.shared.place() = Place { epoch: state.epoch, start, delivered_epoch: state.epoch, delivered: start };
         Ok(())
     }

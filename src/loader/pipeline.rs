@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::assembly::Plan;
-use super::builder::LoaderConfig;
+use super::builder::{BATCH_SIZE_MAX, LoaderConfig};
 use super::dataset::Dataset;
+use super::given::Order;
 use super::gpu::Ranges;
 use super::in_flight::InFlight;
 use super::losses::Losses;
 use super::policy::{Quarantine, Tally};
 use super::stats::Counters;
+use super::turns::Arrival;
 use crate::Result;
 use crate::batch::{BatchSpec, BufferPool, PageableAllocator};
 use crate::device::{Device, RowWriter};
@@ -26,6 +28,8 @@ pub(crate) struct Pipeline {
     pub(crate) shuffle: Shuffle,
     pub(crate) shuffle_samples: usize,
     pub(crate) split: Split,
+    pub(crate) order: Order,
+    pub(crate) arrival: Arrival,
     pub(crate) seed: u64,
     /// Batches in flight at most.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only engines size their memory by it"))]
@@ -69,6 +73,8 @@ impl Pipeline {
             shuffle: config.shuffle,
             shuffle_samples: config.shuffle_samples,
             split: config.split,
+            order: config.order,
+            arrival: config.arrival,
             seed: config.seed,
             prefetch: config.prefetch,
             dtype,
@@ -88,8 +94,12 @@ impl Pipeline {
 
     /// The order of this rank's samples in `epoch`.
     pub(crate) fn epoch_plan(&self, epoch: u64) -> Result<EpochPlan> {
-        let shard_lens = self.dataset.index().map(|index| index.shard_lens()).unwrap_or_default();
-        EpochPlan::new(&shard_lens, self.shuffle, self.seed, epoch, self.split)
+        EpochPlan::new(&self.dataset.shard_lens(), self.shuffle, self.seed, epoch, self.split)
+    }
+
+    /// Rows that a batch may have at most where the caller gives their numbers: on a GPU its slots are made beforehand.
+    pub(crate) fn rows_max(&self) -> usize {
+        if self.is_for_device { self.plan.batch_size } else { BATCH_SIZE_MAX }
     }
 
     /// How an image of `height` x `width` with `channels` is written into a row.

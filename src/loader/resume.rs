@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::LoaderConfig;
 use super::dataset::Dataset;
+use super::given::Order;
 use crate::sample::{Shuffle, Split};
 use crate::transform::SampleRng;
 use crate::{Error, ErrorKind, Result};
@@ -43,22 +44,9 @@ pub(crate) struct Start {
 }
 
 impl State {
-    /// The place of this rank's next sample under `split`, which may have another number of ranks; of an index with
-    /// `samples`, or of a stream.
-    ///
-    /// All ranks together had a prefix of one global order. As many ranks as before go on in their shares; another
-    /// number shares out what is left anew, so that no sample is lost and none comes twice.
-    ///
     /// # Errors
-    /// [`ErrorKind::StateMismatch`] when it was made by another version, seed or data set, or lies beyond the epoch, or
-    /// when a stream's ranks have changed in number.
-    pub(crate) fn start_under(
-        &self,
-        split: Split,
-        seed: u64,
-        fingerprint: u64,
-        samples: Option<usize>,
-    ) -> Result<Start> {
+    /// [`ErrorKind::StateMismatch`] when it was made by another version, seed or data set.
+    fn check(&self, seed: u64, fingerprint: u64) -> Result<()> {
         let mismatch =
             |message: String, hint: &str| Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint.to_owned()));
         if !(1..=STATE_VERSION).contains(&self.version) {
@@ -79,6 +67,53 @@ impl State {
                 "start the epoch anew, or use the shards and the shuffling it was saved with",
             );
         }
+        Ok(())
+    }
+
+    /// The same where the caller gives the order: as many ranks as before go on from their place in it, however long it
+    /// is; another number shares out anew what is left of the `samples` that all of them go through once.
+    ///
+    /// # Errors
+    /// As [`start_under`](Self::start_under).
+    pub(crate) fn start_of_given(
+        &self,
+        split: Split,
+        seed: u64,
+        fingerprint: u64,
+        samples: Option<usize>,
+    ) -> Result<Start> {
+        if self.world_size != split.world_size as u64 {
+            return self.start_under(split, seed, fingerprint, samples);
+        }
+        self.check(seed, fingerprint)?;
+        match (usize::try_from(self.consumed), usize::try_from(self.position)) {
+            (Ok(consumed), Ok(position)) => Ok(Start { consumed, position }),
+            _ => {
+                let message = "the saved position is beyond any data set";
+                Err(Error::new(ErrorKind::StateMismatch, message).with_hint("load the state as it was saved"))
+            }
+        }
+    }
+
+    /// The place of this rank's next sample under `split`, which may have another number of ranks; of an index with
+    /// `samples`, or of a stream.
+    ///
+    /// All ranks together had a prefix of one global order. As many ranks as before go on in their shares; another
+    /// number shares out what is left anew, so that no sample is lost and none comes twice.
+    ///
+    /// # Errors
+    /// [`ErrorKind::StateMismatch`] when it was made by another version, seed or data set, or lies beyond the epoch, or
+    /// when a stream's ranks have changed in number.
+    pub(crate) fn start_under(
+        &self,
+        split: Split,
+        seed: u64,
+        fingerprint: u64,
+        samples: Option<usize>,
+    ) -> Result<Start> {
+        let mismatch =
+            |message: String, hint: &str| Err(Error::new(ErrorKind::StateMismatch, message).with_hint(hint.to_owned()));
+        self.check(seed, fingerprint)?;
         let are_as_many = self.world_size == split.world_size as u64;
         let beyond = |what: &str, most: u64| {
             let message = format!("the saved state has {what}, and the epoch has {most}");
@@ -119,7 +154,8 @@ impl State {
 const WINDOWS_TRIED: usize = 4096;
 
 /// How samples are shuffled, behind a verb.
-pub(super) fn shuffle_text(shuffle: Shuffle) -> String {
+pub(super) fn shuffle_text(shuffle: Option<Shuffle>) -> String {
+    let Some(shuffle) = shuffle else { return "in an order that a sampler gives".to_owned() };
     match shuffle {
         Shuffle::None => "in stored order".to_owned(),
         Shuffle::Global => "with all samples shuffled".to_owned(),
@@ -127,15 +163,21 @@ pub(super) fn shuffle_text(shuffle: Shuffle) -> String {
     }
 }
 
+/// How a loader shuffles; `None` where the caller gives the order.
+pub(super) fn shuffle_of(config: &LoaderConfig) -> Option<Shuffle> {
+    (config.order == Order::Planned).then_some(config.shuffle)
+}
+
 /// A number that changes with the data set and with everything that decides the order of its samples.
-pub(super) fn fingerprint(dataset: &Dataset, config: &LoaderConfig, shuffle: Shuffle) -> u64 {
+pub(super) fn fingerprint(dataset: &Dataset, config: &LoaderConfig, shuffle: Option<Shuffle>) -> u64 {
     let (kind, window) = match shuffle {
-        Shuffle::None => (0, 0),
-        Shuffle::Global => (1, 0),
-        Shuffle::Window { shards } => (2, shards as u64),
+        Some(Shuffle::None) => (0, 0),
+        Some(Shuffle::Global) => (1, 0),
+        Some(Shuffle::Window { shards }) => (2, shards as u64),
+        None => (3, 0),
     };
     let mut parts = vec![dataset.fingerprint(), kind, window];
-    if dataset.index().is_none() {
+    if dataset.is_stream() {
         parts.push(config.shuffle_samples as u64);
         let bytes = dataset.paths().iter().flat_map(|path| path.as_os_str().as_encoded_bytes());
         parts.extend(bytes.map(|&byte| u64::from(byte)));
@@ -147,12 +189,12 @@ pub(super) fn fingerprint(dataset: &Dataset, config: &LoaderConfig, shuffle: Shu
 /// How the same data set is shuffled under a fingerprint that is not this loader's; `None` for other shards, and for
 /// streams, whose fingerprints have more parts.
 pub(super) fn other_shuffle(dataset: &Dataset, config: &LoaderConfig, wanted: u64) -> Option<Shuffle> {
-    if dataset.index().is_none() || fingerprint(dataset, config, config.shuffle) == wanted {
+    if dataset.is_stream() || fingerprint(dataset, config, shuffle_of(config)) == wanted {
         return None;
     }
     let windows = (1..=WINDOWS_TRIED).map(|shards| Shuffle::Window { shards });
     let mut shuffles = [Shuffle::None, Shuffle::Global].into_iter().chain(windows);
-    shuffles.find(|&shuffle| fingerprint(dataset, config, shuffle) == wanted)
+    shuffles.find(|&shuffle| fingerprint(dataset, config, Some(shuffle)) == wanted)
 }
 
 #[cfg(test)]

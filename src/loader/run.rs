@@ -1,7 +1,6 @@
 //! The threads of one pass over a data set, and the channels between them: readers fill a bounded queue of jobs, decode
 //! threads empty it, finished batches go to one consumer, and permits flow back. Dropping a run stops all of it.
 
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,16 +8,17 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 
 use super::Batch;
-use super::assembly::Finished;
+use super::given::{Giver, Order};
 use super::gpu::{EngineLane, GpuPath};
 use super::lanes::Lanes;
+use super::peers::Peers;
 use super::pipeline::Pipeline;
 use super::planner::{self, Output, Planner};
 use super::resume::Start;
 use super::settle::Job;
 use super::stats::Counters;
+use super::turns::{Arrival, Turns};
 use super::worker::{Intake, Worker, unpanicked};
-use crate::sample::EpochPlan;
 use crate::{Error, ErrorKind, Result};
 
 /// Jobs that may wait for a decode thread, per thread: enough that none runs dry while a reader waits for storage.
@@ -67,11 +67,11 @@ pub(crate) struct Run {
     pool: Option<rayon::ThreadPool>,
     readers: Vec<std::thread::JoinHandle<()>>,
     pid: u32,
-    /// What came before its turn, by its place in the sequence; `None` is the end of an epoch.
-    early: BTreeMap<u64, Option<Finished>>,
+    turns: Turns,
     /// Told of every batch that is delivered, where there are two lanes.
     lanes: Option<Arc<Lanes>>,
-    next: u64,
+    /// Where the caller names the samples.
+    giver: Option<Giver>,
     /// The epoch whose batches come next, and how far it was delivered.
     pub(crate) epoch: u64,
     pub(crate) start: Start,
@@ -114,8 +114,16 @@ impl Run {
             }
         };
         let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(READ_AHEAD));
+        let (giver, orders) = match pipeline.order {
+            Order::Planned => (None, None),
+            Order::Given => {
+                let samples = pipeline.dataset.len().unwrap_or(0);
+                let (giver, orders) = Giver::new(samples, pipeline.rows_max(), threads.prefetch);
+                (Some(giver), Some(orders))
+            }
+        };
         let planner =
-            Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), epoch, start)?;
+            Planner::new(Arc::clone(&pipeline), permits_out, stopped.clone(), finished.clone(), orders, epoch, start)?;
         let workers: Vec<Worker> = (0..threads.decode)
             .map(|_| {
                 let intake = Intake::Queue { jobs: jobs.clone(), stopped: stopped.clone() };
@@ -143,9 +151,9 @@ impl Run {
             pool: None,
             readers: Vec::new(),
             pid: std::process::id(),
-            early: BTreeMap::new(),
+            turns: Turns::new(pipeline.arrival),
             lanes: engines.as_ref().map(|(_, lanes)| Arc::clone(lanes)),
-            next: 0,
+            giver,
             epoch,
             start,
         };
@@ -204,22 +212,22 @@ impl Run {
             return Err(Error::new(ErrorKind::Cancelled, message).with_hint(hint));
         }
         let deadline = Instant::now().checked_add(timeout.min(WAIT_MAX)).unwrap_or_else(Instant::now);
-        let in_turn = loop {
-            if let Some(in_turn) = self.early.remove(&self.next) {
+        let (in_turn, samples) = loop {
+            if let Some(in_turn) = self.turns.take() {
                 break in_turn;
             }
             match self.output.recv_deadline(deadline) {
                 Ok(Output::Failed(error)) => return Ok(Next::Batch(Err(error))),
-                Ok(Output::Batch(finished)) => drop(self.early.insert(finished.sequence, Some(finished))),
-                Ok(Output::EpochEnd { sequence }) => drop(self.early.insert(sequence, None)),
+                Ok(Output::Batch(finished)) => self.turns.insert(finished.sequence, Some(finished)),
+                Ok(Output::EpochEnd { sequence }) => self.turns.insert(sequence, None),
                 Err(RecvTimeoutError::Timeout) => return Ok(Next::Pending),
                 // Only an epoch without a single batch ends the threads by itself.
                 Err(RecvTimeoutError::Disconnected) => return Ok(Next::EpochEnd),
             }
         };
-        self.next += 1;
         Ok(match in_turn {
             None => {
+                self.giver.as_mut().map(Giver::renew);
                 self.epoch += 1;
                 self.start = Start::default();
                 Next::EpochEnd
@@ -227,14 +235,29 @@ impl Run {
             Some(finished) => {
                 self.pipeline.in_flight.subtract(finished.loose_bytes);
                 let _ = self.permits.try_send(());
+                self.giver.as_mut().map(Giver::taken);
+                self.start.position += samples;
                 match finished.batch {
-                    Some(batch) => {
-                        self.start.position += batch.as_ref().map_or(0, |batch| batch.planned);
-                        Next::Batch(batch)
-                    }
+                    Some(batch) => Next::Batch(batch),
                     None => Next::Discarded,
                 }
             }
+        })
+    }
+
+    /// Whether the caller may give another batch.
+    pub(crate) fn has_room(&self) -> bool {
+        self.giver.as_ref().is_some_and(Giver::has_room)
+    }
+
+    /// The caller's end of the order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] where the loader makes the order itself.
+    pub(crate) fn giver(&mut self) -> Result<&mut Giver> {
+        self.giver.as_mut().ok_or_else(|| {
+            let error = Error::new(ErrorKind::InvalidOption, "this loader makes the order of samples itself");
+            error.with_hint("build it with Order::Given to hand over sample numbers")
         })
     }
 
@@ -283,7 +306,8 @@ impl Drop for Run {
             std::mem::forget(self.stop.take());
             std::mem::forget(std::mem::replace(&mut self.output, channel::never()));
             std::mem::forget(std::mem::replace(&mut self.permits, channel::bounded(0).0));
-            std::mem::forget(std::mem::take(&mut self.early));
+            std::mem::forget(std::mem::replace(&mut self.turns, Turns::new(Arrival::InOrder)));
+            std::mem::forget(self.giver.take());
             return;
         }
         self.pipeline.stop();
@@ -334,13 +358,13 @@ impl Reader {
 
     /// Reads one sample and queues it; `None` when the run was stopped.
     fn forward(&mut self, task: planner::Task) -> Option<()> {
-        let planner::Task { assembly, row, position, plan, bytes } = task;
+        let planner::Task { assembly, row, position, peers, occurrence, bytes } = task;
         let sample = match bytes {
             planner::Bytes::Streamed(sample) => *sample,
             planner::Bytes::Indexed(ordinal) => {
                 let _range = self.pipeline.ranges.open(super::Stage::Read);
                 let started = Instant::now();
-                self.read_ahead(plan.as_deref(), position);
+                self.read_ahead(&peers, position, row);
                 let batch = assembly.sequence;
                 let checked = &mut self.checked;
                 let sample = self.pipeline.dataset.read(ordinal, |shard| checked.insert(shard, batch) != Some(batch));
@@ -354,7 +378,7 @@ impl Reader {
             let bytes = sample.fields.iter().flatten().map(|field| field.bytes.len() as u64).sum();
             self.pipeline.counters.read_bytes(bytes);
         }
-        let job = Job { assembly, row, position, plan, sample, attempt: 0 };
+        let job = Job { assembly, row, position, peers, occurrence, sample, attempt: 0 };
         let job = match &self.engines {
             None => job,
             Some(engines) => match engines.take(job, self.queue.is_full(), &self.pipeline) {
@@ -371,11 +395,9 @@ impl Reader {
         Some(())
     }
 
-    fn read_ahead(&self, plan: Option<&EpochPlan>, position: usize) {
-        let Some(plan) = plan.filter(|_| self.cold > 0) else { return };
-        let first = if position == 0 { 0 } else { position + READ_AHEAD };
-        for ahead in first..=(position + READ_AHEAD).min(plan.len().saturating_sub(1)) {
-            self.pipeline.dataset.prefetch(plan.at(ahead));
+    fn read_ahead(&self, peers: &Peers, position: usize, row: usize) {
+        if self.cold > 0 {
+            peers.ahead(position, row, READ_AHEAD).for_each(|number| self.pipeline.dataset.prefetch(number));
         }
     }
 }

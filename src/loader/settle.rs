@@ -9,6 +9,7 @@ use crossbeam::channel::Sender;
 use super::assembly::{Assembly, Row};
 use super::dataset::{RawField, RawSample, missing};
 use super::field::Source;
+use super::peers::Peers;
 use super::pipeline::Pipeline;
 use super::planner::Output;
 use super::policy::OnError;
@@ -16,7 +17,7 @@ use super::stats::Stage;
 use crate::batch::RowValue;
 use crate::decode::ImageInfo;
 use crate::device::DeviceRow;
-use crate::sample::{EpochPlan, Key, Value};
+use crate::sample::{Key, Value};
 use crate::transform::{Geometry, SampleRng};
 use crate::{Error, ErrorKind, Result};
 
@@ -26,7 +27,9 @@ pub(crate) struct Job {
     pub(crate) assembly: Arc<Assembly>,
     pub(crate) row: usize,
     pub(crate) position: usize,
-    pub(crate) plan: Option<Arc<EpochPlan>>,
+    pub(crate) peers: Peers,
+    /// How often the sample came before in this epoch.
+    pub(crate) occurrence: u32,
     pub(crate) sample: Result<RawSample>,
     /// How many samples were tried for this row before.
     pub(crate) attempt: u32,
@@ -34,6 +37,9 @@ pub(crate) struct Job {
 
 /// After this many bad samples in a row's place the data set is too damaged to replace from.
 const ATTEMPTS_MAX: u32 = 16;
+
+/// Another one, for a sample that comes more than once in an epoch.
+const OCCURRENCE_STEP: u64 = 0xD1B5_4A32_D192_ED03;
 
 /// An odd number without pattern in its bits (2^64 over the golden ratio): tells random streams of one seed apart.
 const STREAM_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -78,14 +84,15 @@ impl Settler {
         Ok(values)
     }
 
-    /// What becomes of the `nth` image of a sample: a function of (seed, epoch, sample) and the image's size alone.
+    /// What becomes of the `nth` image of a sample: a function of (seed, epoch, sample), of how often the sample came
+    /// before in that epoch, and of the image's size alone.
     ///
     /// # Errors
     /// When the transform cannot take an image of that size.
     pub(crate) fn geometry(&self, job: &Job, nth: usize, info: &ImageInfo) -> Result<Geometry> {
         let ordinal = job.sample.as_ref().map_or(0, |sample| sample.ordinal);
         // Each image of a sample has a stream of its own; the first one's is the sample's.
-        let seed = self.pipeline.seed ^ (nth as u64).wrapping_mul(STREAM_STEP);
+        let seed = self.pipeline.seed ^ (nth as u64).wrapping_mul(STREAM_STEP) ^ repeat_of(job);
         let mut rng = SampleRng::new(seed, job.assembly.epoch, ordinal);
         self.pipeline.dataset.options().transform.geometry(info.width, info.height, &mut rng)
     }
@@ -93,7 +100,8 @@ impl Settler {
     /// What randomness outside the loader may derive from for this sample: independent of what geometry draws.
     fn draw(&self, job: &Job) -> u64 {
         let ordinal = job.sample.as_ref().map_or(0, |sample| sample.ordinal);
-        SampleRng::new(self.pipeline.seed ^ OUTSIDE_STEP, job.assembly.epoch, ordinal).next_u64()
+        let seed = self.pipeline.seed ^ OUTSIDE_STEP ^ repeat_of(job);
+        SampleRng::new(seed, job.assembly.epoch, ordinal).next_u64()
     }
 
     /// Ends a sample whose images are all done, or one of whose parts is bad; gives the sample that is to be tried in
@@ -147,28 +155,26 @@ impl Settler {
 
     fn failed(&self, job: Job, error: Error) -> Option<Job> {
         let pipeline = &self.pipeline;
-        // Of a stream the length is unknown: a share counts from its first thousand samples on.
-        let samples = job.plan.as_ref().map_or((job.position as u64 + 1).max(1000), |plan| plan.len() as u64);
+        // Of a stream or a given order the length is unknown: a share counts from its first thousand samples on.
+        let samples = job.peers.samples().unwrap_or_else(|| (job.position as u64 + 1).max(1000));
         let cause = error.to_string();
         if let Err(error) = pipeline.quarantine.admit(&pipeline.tally, error, job.assembly.epoch, job.position, samples)
         {
             self.settle(job, Row::Failed(error));
             return None;
         }
-        match (pipeline.quarantine.on_error(), &job.plan) {
-            (OnError::Replace, Some(plan)) if job.attempt < ATTEMPTS_MAX => {
-                let bad = plan.get(job.position).unwrap_or_default();
-                let other = replacement(pipeline, job.assembly.epoch, bad, job.attempt);
+        if pipeline.quarantine.on_error() != OnError::Replace {
+            self.settle(job, Row::Skipped);
+            return None;
+        }
+        match replacement(pipeline, &job).filter(|_| job.attempt < ATTEMPTS_MAX) {
+            Some(other) => {
                 let sample = pipeline.dataset.read(other, |_| false);
                 Some(Job { sample, attempt: job.attempt + 1, ..job })
             }
-            (OnError::Replace, _) => {
-                let message = format!("{ATTEMPTS_MAX} samples tried for one row were all bad; the last one: {cause}");
+            None => {
+                let message = format!("{} samples tried for one row were all bad; the last one: {cause}", job.attempt);
                 self.settle(job, Row::Failed(Error::new(ErrorKind::TooManyErrors, message)));
-                None
-            }
-            _ => {
-                self.settle(job, Row::Skipped);
                 None
             }
         }
@@ -183,6 +189,11 @@ impl Settler {
             let _ = self.output.send(Output::Batch(finished));
         }
     }
+}
+
+/// What tells the occurrences of one sample in an epoch apart; 0 for the first.
+fn repeat_of(job: &Job) -> u64 {
+    u64::from(job.occurrence).wrapping_mul(OCCURRENCE_STEP)
 }
 
 /// The bytes of a field for a value that outlives the sample: views of a map are copied, so that pages that vanish later
@@ -200,11 +211,12 @@ pub(crate) fn placed(error: Error, sample: &RawSample, field: &RawField) -> Erro
         .in_shard(Arc::clone(&sample.url))
 }
 
-/// Any sample in the place of a bad one: a function of (seed, epoch, bad sample, attempt) alone, so that ranks, batch
-/// size and a resume change nothing.
-fn replacement(pipeline: &Pipeline, epoch: u64, bad: usize, attempt: u32) -> usize {
-    let seed = pipeline.seed.wrapping_add(u64::from(attempt) + 1).wrapping_mul(STREAM_STEP);
-    let mut rng = SampleRng::new(seed, epoch, bad as u64);
-    let samples = pipeline.dataset.len().unwrap_or_default();
-    rng.below(u32::try_from(samples).unwrap_or(u32::MAX)) as usize
+/// Another sample in the place of a bad one: a function of (seed, epoch, bad sample, attempt) alone, so that ranks, batch
+/// size and a resume change nothing. Where the caller gave the order, it is one of those given lately: others may not be
+/// meant to be seen.
+fn replacement(pipeline: &Pipeline, job: &Job) -> Option<usize> {
+    let bad = job.peers.number(job.position, job.row)?;
+    let seed = pipeline.seed.wrapping_add(u64::from(job.attempt) + 1).wrapping_mul(STREAM_STEP);
+    let mut rng = SampleRng::new(seed, job.assembly.epoch, bad as u64);
+    job.peers.stand_in(pipeline.dataset.len().unwrap_or_default(), &mut rng)
 }

@@ -8,6 +8,7 @@ use crossbeam::channel;
 
 use super::assembly::Assembly;
 use super::dataset::Dataset;
+use super::peers::Peers;
 use super::planner::Output;
 use super::settle::Job;
 use super::worker::{Intake, Worker};
@@ -32,7 +33,8 @@ impl Loader {
                 assembly: Arc::clone(&assembly),
                 row,
                 position: row,
-                plan: None,
+                peers: Peers::None,
+                occurrence: 0,
                 sample: dataset.read(ordinal, |_| true),
                 attempt: 0,
             })

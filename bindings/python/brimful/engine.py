@@ -22,6 +22,8 @@ def native_loader(
     *,
     batch_size: int = 1,
     drop_last: bool = False,
+    order: str = "planned",
+    in_order: bool = True,
     shuffle: bool = False,
     shuffle_window: int | None = None,
     seed: int = 0,
@@ -59,6 +61,8 @@ def native_loader(
         dataset,
         batch_size=batch_size,
         drop_last=drop_last,
+        order=order,
+        in_order=in_order,
         shuffle=shuffle,
         shuffle_window=None if dataset.samples is None else shuffle_window,
         # Of a stream the window counts samples; there is no index that would know the shards.

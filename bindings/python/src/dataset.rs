@@ -48,15 +48,9 @@ impl Dataset {
         index_threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let decode = DecodeOptions {
-            mode: color_mode(mode)?,
-            exif,
-            backend: backend(decoder)?,
-            truncated: choice("truncated", truncated, &[("refuse", Truncated::Refuse), ("allow", Truncated::Allow)])?,
-            ..DecodeOptions::default()
-        };
+        let decode = decoding(mode, exif, decoder, truncated)?;
         let shards = ShardOptions {
-            io: choice("io", io, &[("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read)])?,
+            io: io_method(io)?,
             damage: choice("damage", damage, &[("strict", Damage::Strict), ("resync", Damage::Resync)])?,
             memory_limit_bytes,
             ..ShardOptions::default()
@@ -83,6 +77,40 @@ impl Dataset {
             Shards::open(&list, options, &|done, of| report(progress.as_ref(), done, of))
         })?;
         Ok(Self { shards: opened.map_err(raise)? })
+    }
+
+    /// Image files with the numbers of their classes; options as in the constructor.
+    #[staticmethod]
+    #[pyo3(signature = (root, paths, classes, *, transform, mode, exif, decoder, truncated, io))]
+    #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
+    fn of_files(
+        py: Python<'_>,
+        root: PathBuf,
+        paths: Vec<PathBuf>,
+        classes: Vec<i64>,
+        transform: &str,
+        mode: &str,
+        exif: bool,
+        decoder: &str,
+        truncated: &str,
+        io: &str,
+    ) -> PyResult<Self> {
+        let options = DatasetOptions {
+            transform: Compose::from_json(transform).map_err(raise)?,
+            decode: decoding(mode, exif, decoder, truncated)?,
+            shards: ShardOptions { io: io_method(io)?, ..ShardOptions::default() },
+            ..DatasetOptions::default()
+        };
+        let opened = py.detach(|| Shards::of_files(&root, paths, classes, options));
+        Ok(Self { shards: opened.map_err(raise)? })
+    }
+
+    /// Several data sets one after the other, each whole (`None`) or only the samples with the numbers given.
+    #[staticmethod]
+    fn join(py: Python<'_>, parts: Vec<(PyRef<'_, Self>, Option<Vec<usize>>)>) -> PyResult<Self> {
+        let parts = parts.into_iter().map(|(dataset, numbers)| (dataset.shards.clone(), numbers)).collect();
+        let joined = py.detach(|| Shards::join(parts));
+        Ok(Self { shards: joined.map_err(raise)? })
     }
 
     /// Number of samples; `None` for a stream.
@@ -135,6 +163,20 @@ impl Dataset {
 #[pyfunction]
 pub(crate) fn check_transform(json: &str) -> PyResult<String> {
     Compose::from_json(json).map(|compose| compose.to_json()).map_err(raise)
+}
+
+fn decoding(mode: &str, exif: bool, decoder: &str, truncated: &str) -> PyResult<DecodeOptions> {
+    Ok(DecodeOptions {
+        mode: color_mode(mode)?,
+        exif,
+        backend: backend(decoder)?,
+        truncated: choice("truncated", truncated, &[("refuse", Truncated::Refuse), ("allow", Truncated::Allow)])?,
+        ..DecodeOptions::default()
+    })
+}
+
+fn io_method(io: &str) -> PyResult<IoMethod> {
+    choice("io", io, &[("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read)])
 }
 
 pub(crate) fn color_mode(mode: &str) -> PyResult<ColorMode> {

@@ -2,11 +2,11 @@
 //! signals; order, threads and errors are the library's.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use brimful::batch::{Dtype, Layout};
-use brimful::loader::{self, Delivery, ErrorBudget, OnError, Poll, RouteMode, State};
+use brimful::loader::{self, Arrival, Delivery, ErrorBudget, OnError, Order, Poll, RouteMode, State};
 use brimful::sample::{Remainder, Shuffle, Split};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -59,7 +59,7 @@ const DTYPES: [(&str, Dtype); 4] =
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, *, batch_size, drop_last, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
+        dataset, *, batch_size, drop_last, order, in_order, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
         dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max,
         route, nvjpeg_folders, nvtx, delivery
     ))]
@@ -69,6 +69,8 @@ impl Loader {
         dataset: &Dataset,
         batch_size: usize,
         drop_last: bool,
+        order: &str,
+        in_order: bool,
         shuffle: bool,
         shuffle_window: Option<usize>,
         shuffle_samples: usize,
@@ -105,6 +107,8 @@ impl Loader {
             .batch_size(batch_size)
             .delivery(choice("delivery", delivery, &deliveries)?)
             .drop_last(drop_last)
+            .order(choice("order", order, &[("planned", Order::Planned), ("given", Order::Given)])?)
+            .arrival(if in_order { Arrival::InOrder } else { Arrival::AsReady })
             .shuffle(shuffle)
             .shuffle_samples(shuffle_samples)
             .split(Split { rank, world_size, remainder })
@@ -132,7 +136,7 @@ impl Loader {
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = &*self.loader;
         let epoch = py.detach(|| loader.epoch()).map_err(raise)?;
-        Ok(Epoch { number: epoch.number(), epoch: Detached::new(Mutex::new(epoch)) })
+        Ok(Epoch { number: epoch.number(), start: epoch.start(), epoch: Detached::new(Mutex::new(epoch)) })
     }
 
     /// Makes `epoch` the next one.
@@ -242,6 +246,9 @@ pub(crate) struct Epoch {
     /// Which epoch this is.
     #[pyo3(get)]
     number: u64,
+    /// Samples that were delivered before it was taken up: of all ranks together, and of this one since.
+    #[pyo3(get)]
+    start: (usize, usize),
     epoch: Detached<Mutex<loader::Epoch>>,
 }
 
@@ -279,12 +286,39 @@ impl Epoch {
         Mark(py.detach(|| epoch.lock().unwrap_or_else(PoisonError::into_inner).mark()))
     }
 
+    /// Whether another batch may be given now.
+    fn has_room(&self) -> bool {
+        self.lock().has_room()
+    }
+
+    /// Hands over the sample numbers of the next batch.
+    fn give(&self, numbers: Vec<usize>) -> PyResult<()> {
+        self.lock().give(numbers).map_err(raise)
+    }
+
+    /// Counts a batch that was delivered before a state was saved.
+    fn pass_over(&self, numbers: Vec<usize>) -> PyResult<()> {
+        self.lock().pass_over(&numbers).map_err(raise)
+    }
+
+    /// Says that no more batches will be given.
+    fn end(&self) -> PyResult<()> {
+        self.lock().end().map_err(raise)
+    }
+
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
         this
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         self.next_batch(py, None)
+    }
+}
+
+impl Epoch {
+    /// Whoever asks for a batch at the same time holds it for as long as that takes.
+    fn lock(&self) -> MutexGuard<'_, loader::Epoch> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
