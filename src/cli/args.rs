@@ -60,7 +60,10 @@ pub(super) enum Command {
     /// Print one field of one sample
     #[command(after_help = CAT_EXAMPLES)]
     Cat(CatArgs),
-    /// Make shards of a folder of pictures
+    /// Say what is wrong with shards, and write repaired ones on request
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
+    /// Make shards of a folder of pictures, or of other shards
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
     /// Measure the stages of a loader on this machine
@@ -208,14 +211,52 @@ pub(super) struct CatArgs {
     pub(super) read: ReadArgs,
 }
 
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  brimful verify 'train-{000000..000146}.tar'      headers only: damage, grouping, names, indexes
+  brimful verify --hash --decode out/              every byte, and every image decoded whole
+  brimful verify --json data/ | jq .kind
+  brimful verify --fix repaired/ --duplicates drop damaged.tar
+
+With --json each line is {\"shard\", \"kind\", \"offset\", \"key\", \"message\"}. Nothing found is exit code 0, anything 1,
+and 2 where no shard has a sample.";
+
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// Shards: paths, folders, globs or brace patterns
+    #[arg(required = true, value_name = "SHARDS")]
+    pub(super) shards: Vec<OsString>,
+    /// Compare every byte with the hashes in the dataset.json beside the shards
+    #[arg(long)]
+    pub(super) hash: bool,
+    /// Decode every image whole, and count what images there are
+    #[arg(long)]
+    pub(super) decode: bool,
+    /// Fields that each sample must have, such as 'jpg;png,cls'; what most samples have, unless given
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
+    pub(super) fields: Vec<String>,
+    /// Write repaired shards into this folder: regrouped, without damaged samples, which are listed
+    #[arg(long, value_name = "OUT")]
+    pub(super) fix: Option<PathBuf>,
+    /// What --fix does with a sample whose key an earlier one of its shard has: rename or drop
+    #[arg(long, value_enum, default_value_t = DuplicatesChoice::Rename, requires = "fix")]
+    pub(super) duplicates: DuplicatesChoice,
+    /// Threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
+}
+
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   brimful convert imagenet/train out/ --shuffle 0
   brimful convert photos/ out/ --samples-per-shard 5000 --val 0.1
   brimful convert photos/ out/ --part 3/16         one of 16 jobs, then: brimful convert --merge out/
 
-SRC is a folder of pictures with a folder for each class. It is never written to. The same source and
-options make the same bytes, on any number of threads and in any number of parts.";
+SRC is a folder of pictures with a folder for each class, or shards: a folder of them, or a pattern. It is
+never written to. The same source and options make the same bytes, on any number of threads and in any
+number of parts.";
 
 #[derive(Debug, Args)]
 pub(super) struct ConvertArgs {

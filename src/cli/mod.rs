@@ -28,6 +28,7 @@ mod ls;
 mod index;
 mod cat;
 mod convert;
+mod verify;
 mod bench;
 mod demo;
 mod doctor;
@@ -61,6 +62,7 @@ fn dispatch(command: Command, output: &mut Output) -> anyhow::Result<Outcome> {
         Command::Ls(args) => ls::run(&args, output),
         Command::Index(args) => index::run(&args, output),
         Command::Cat(args) => cat::run(&args, output),
+        Command::Verify(args) => verify::run(&args, output),
         Command::Convert(args) => convert::run(&args, output),
         Command::Bench(command) => bench::run(&command, output),
         Command::Doctor(args) => doctor::run(&args, output),

@@ -50,7 +50,7 @@ const RUN_BYTES: u64 = 512 << 10;
 /// # Errors
 /// Whatever keeps the shard from being written, and the bad sample that is one too many.
 pub(super) fn make_shard(job: &Job<'_>, shard: &PlannedShard, hands: &mut [Hand]) -> Result<ShardRecord> {
-    let file = ShardFile::create(job.folder.join(shard.file_name(&job.plan.splits)))?;
+    let file = ShardFile::create(job.folder.join(&shard.name))?;
     let lane = Lane {
         job,
         end: shard.end,

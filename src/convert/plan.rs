@@ -1,6 +1,8 @@
 //! Which sample goes where: splits, their order, and where each shard begins and ends. A function of the source and the
 //! options; it reads no sample and writes nothing.
 
+use std::ops::Range;
+
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
@@ -32,10 +34,10 @@ pub(super) struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedShard {
     pub(super) split: usize,
-    /// Its number in the split.
-    pub(super) number: usize,
     pub(super) start: usize,
     pub(super) end: usize,
+    /// Its file name.
+    pub(super) name: String,
 }
 
 /// What the fingerprint depends on besides the source.
@@ -148,10 +150,10 @@ impl Plan {
             let of_split = |&sample: &usize| !is_out[sample] && is_val.get(sample).copied().unwrap_or(false) == val;
             self.order.extend(order.iter().filter(of_split).map(|sample| sample as u32));
             if !val {
-                self.shards = vec![PlannedShard { split: 0, number: 0, start: 0, end: self.order.len() }];
+                self.shards = vec![PlannedShard::new(&self.splits, 0, 0, 0..self.order.len())];
             } else if val_count > 0 {
                 let start = self.shards[0].end;
-                self.shards.push(PlannedShard { split: 1, number: 0, start, end: self.order.len() });
+                self.shards.push(PlannedShard::new(&self.splits, 1, 0, start..self.order.len()));
             }
         }
         Ok(())
@@ -169,14 +171,14 @@ impl Plan {
                     ShardLimit::Bytes(max) => position > start && bytes.saturating_add(sample_bytes) > max,
                 };
                 if is_full {
-                    self.shards.push(PlannedShard { split, number, start, end: position });
+                    self.shards.push(PlannedShard::new(&self.splits, split, number, start..position));
                     self.bytes = self.bytes.saturating_add(bytes);
                     (number, start, bytes) = (number + 1, position, END_BYTES);
                 }
                 bytes = bytes.saturating_add(sample_bytes);
             }
             if start < split_end {
-                self.shards.push(PlannedShard { split, number, start, end: split_end });
+                self.shards.push(PlannedShard::new(&self.splits, split, number, start..split_end));
                 self.bytes = self.bytes.saturating_add(bytes);
             }
         }
@@ -192,9 +194,9 @@ impl Plan {
 }
 
 impl PlannedShard {
-    /// The shard's file name.
-    pub(super) fn file_name(&self, splits: &[&'static str]) -> String {
-        format!("{}-{:06}.tar", splits[self.split], self.number)
+    fn new(splits: &[&'static str], split: usize, number: usize, samples: Range<usize>) -> Self {
+        let name = format!("{}-{number:06}.tar", splits[split]);
+        Self { split, start: samples.start, end: samples.end, name }
     }
 }
 

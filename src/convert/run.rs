@@ -135,14 +135,13 @@ impl Conversion {
         fs::create_dir_all(&self.folder)
             .map_err(|error| Error::io(format!("cannot make the folder '{}'", self.folder.display()), error))?;
         let mut journal = Journal::open(&self.folder, self.options.part, self.header(), self.options.resume)?;
-        let name_of = |shard: &PlannedShard| shard.file_name(&self.plan.splits);
         let is_done = |shard: &PlannedShard| {
-            let found = |bytes| fs::metadata(self.folder.join(name_of(shard))).is_ok_and(|found| found.len() == bytes);
-            journal.done.get(&name_of(shard)).is_some_and(|record| found(record.bytes))
+            let found = |bytes| fs::metadata(self.folder.join(&shard.name)).is_ok_and(|found| found.len() == bytes);
+            journal.done.get(&shard.name).is_some_and(|record| found(record.bytes))
         };
         let (done, open): (Vec<&PlannedShard>, Vec<&PlannedShard>) = shards.iter().partition(|shard| is_done(shard));
-        let mut records: Vec<_> = done.iter().filter_map(|shard| journal.done.get(&name_of(shard)).cloned()).collect();
-        shards.iter().for_each(|shard| remove_drafts(&self.folder, &name_of(shard)));
+        let mut records: Vec<_> = done.iter().filter_map(|shard| journal.done.get(&shard.name).cloned()).collect();
+        shards.iter().for_each(|shard| remove_drafts(&self.folder, &shard.name));
         let job = Job {
             source: &*self.source,
             plan: &self.plan,
@@ -228,8 +227,8 @@ impl Conversion {
         if self.folder.join(super::journal::FOLDER).exists() {
             return Ok(());
         }
-        let names = self.plan.shards.iter().map(|shard| shard.file_name(&self.plan.splits));
-        match names.into_iter().find(|name| self.folder.join(name).exists()) {
+        let names = self.plan.shards.iter().map(|shard| &shard.name);
+        match { names }.find(|name| self.folder.join(name).exists()) {
             Some(name) => {
                 Err(Error::new(ErrorKind::InvalidOption, format!("'{}' holds '{name}' already", self.folder.display()))
                     .with_hint("choose another folder, or remove it first"))

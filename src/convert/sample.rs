@@ -32,6 +32,10 @@ impl Fields {
         self.spare.pop().unwrap_or_default()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter()
+    }
+
     pub(super) fn push(&mut self, ext: &str, bytes: Vec<u8>) {
         self.fields.push(Field { ext: ext.to_owned(), bytes });
     }

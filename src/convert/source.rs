@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
 use super::sample::Fields;
+use super::tars::Tars;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::ShardList;
+use crate::shard::list::SHARD_SUFFIXES;
 
 /// What is converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,21 +19,44 @@ pub enum SourceKind {
     /// A folder of pictures: each folder in it is a class, as torchvision's `ImageFolder` has it. Without any folder, the
     /// pictures have no class.
     Folder(PathBuf),
+    /// Shards.
+    Shards {
+        /// Their paths, in order.
+        paths: Vec<PathBuf>,
+        /// The folder that stands for them, where one does: nothing is written into it.
+        folder: Option<PathBuf>,
+    },
 }
 
 impl SourceKind {
-    /// What `path` is, by what stands there.
+    /// What `path` is, by what stands there: a folder with shards in it, a folder of pictures, a shard, or a pattern of
+    /// shards as [`ShardList`] takes it.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is nothing, [`ErrorKind::Unsupported`] for what is no source.
     pub fn of(path: &Path) -> Result<Self> {
-        let found = fs::metadata(path)
-            .map_err(|error| Error::io(format!("cannot read the source '{}'", path.display()), error))?;
-        match found.is_dir() {
-            true => Ok(Self::Folder(path.to_owned())),
-            false => Err(Error::new(ErrorKind::Unsupported, format!("'{}' is no source", path.display()))
-                .with_hint("a source is a folder of pictures")),
+        let Ok(found) = fs::metadata(path) else {
+            let no_source = |error: Error| match error.kind() {
+                ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("no source at '{}'", path.display())),
+                _ => error,
+            };
+            return ShardList::from_patterns(&[path])
+                .map(|list| Self::Shards { paths: list.into_paths(), folder: None })
+                .map_err(no_source);
+        };
+        if found.is_dir() {
+            let shards = ShardList::from_patterns(&[path]).map(ShardList::into_paths);
+            return Ok(match shards {
+                Ok(paths) => Self::Shards { paths, folder: Some(path.to_owned()) },
+                Err(_) => Self::Folder(path.to_owned()),
+            });
         }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        if SHARD_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+            return Ok(Self::Shards { paths: vec![path.to_owned()], folder: None });
+        }
+        Err(Error::new(ErrorKind::Unsupported, format!("'{}' is no source", path.display()))
+            .with_hint("a source is a folder of pictures or shards"))
     }
 
     /// The kind as one word.
@@ -38,6 +64,7 @@ impl SourceKind {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Folder(_) => "folder",
+            Self::Shards { .. } => "shards",
         }
     }
 
@@ -45,6 +72,7 @@ impl SourceKind {
     pub(super) fn paths(&self) -> Vec<&Path> {
         match self {
             Self::Folder(path) => vec![path],
+            Self::Shards { paths, folder } => paths.iter().chain(folder).map(PathBuf::as_path).collect(),
         }
     }
 
@@ -52,6 +80,7 @@ impl SourceKind {
     pub(super) fn open(&self, threads: usize) -> Result<Box<dyn Source>> {
         match self {
             Self::Folder(path) => Ok(Box::new(Folder::open(path, threads)?)),
+            Self::Shards { paths, .. } => Ok(Box::new(Tars::open(paths.clone(), threads)?)),
         }
     }
 }

@@ -40,6 +40,7 @@ pub use group::{Entry, Groups, group_by_key};
 pub use grouping::{Duplicates, Grouping};
 pub use index::{FieldRef, SampleIndex, SampleIndexBuilder, SampleRef};
 pub use name::{KeySplit, split_name};
+pub(crate) use name::{is_appledouble, is_metadata};
 pub use order::{EpochPlan, Remainder, Shuffle, Split};
 pub use report::GroupReport;
 pub use selector::{FieldSelector, JsonPath, PseudoField};

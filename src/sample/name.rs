@@ -58,7 +58,7 @@ pub(super) fn split_name_at(name: &[u8], split: KeySplit) -> Option<(&[u8], &[u8
 }
 
 /// Whether webdataset takes the name for metadata of the archive: `__x__` alone or as the first directory.
-pub(super) fn is_metadata(name: &[u8]) -> bool {
+pub(crate) fn is_metadata(name: &[u8]) -> bool {
     if !name.starts_with(b"__") {
         return false;
     }
@@ -70,7 +70,7 @@ pub(super) fn is_metadata(name: &[u8]) -> bool {
 }
 
 /// Whether the member is a leaf of macOS's own book-keeping: `._name`, or anything under a `__MACOSX` directory.
-pub(super) fn is_appledouble(name: &[u8]) -> bool {
+pub(crate) fn is_appledouble(name: &[u8]) -> bool {
     let base = memrchr(b'/', name).map_or(0, |slash| slash + 1);
     name[base..].starts_with(b"._") || name[..base].split(|&byte| byte == b'/').any(|part| part == b"__MACOSX")
 }

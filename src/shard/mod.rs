@@ -34,6 +34,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 
+pub(crate) use beside::Unfit;
 pub use beside::index_beside;
 pub use brace::expand_braces;
 pub(crate) use cache::each_index;

@@ -13,3 +13,4 @@ mod bench_decode;
 mod bench_loader;
 mod demo;
 mod usage;
+mod verify;

@@ -7,3 +7,5 @@ mod folder;
 mod order;
 mod names;
 mod resume;
+mod verify;
+mod reshard;

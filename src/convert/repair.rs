@@ -1,0 +1,318 @@
+//! Damaged and badly packed shards written anew: members of a sample put together, keys made single, what is damaged left out
+//! and listed.
+//!
+//! It mends no bytes: a sample is written as it is or not at all. The shards that are read stay as they are.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use twox_hash::XxHash3_128;
+
+use super::journal::LeftOut;
+use super::lane::{Hand, Job, make_shard};
+use super::options::{ConvertOptions, Duplicates, ErrorBudget, Names, ShardLimit};
+use super::plan::Plan;
+use super::sample::Fields;
+use super::source::{Source, SourceKind};
+use super::tars::copy_field;
+use super::verify::{Checked, Expected, check_shard, each, is_picture};
+use crate::decode::{DecodeOptions, ImageDecoder};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sample::{FieldSelector, Key, is_appledouble, is_metadata, split_name};
+use crate::shard::{Damage, Draft, Member, MemberKind, Shard, ShardOptions};
+
+/// How shards are written anew.
+#[derive(Debug, Clone)]
+pub struct RepairOptions {
+    /// Whether further samples of a key are renamed or dropped; [`Duplicates::Refuse`] is not for repairs.
+    pub duplicates: Duplicates,
+    /// Leaves samples out whose images cannot be decoded whole.
+    pub decode: bool,
+    /// The fields that a sample next to damage must have to be kept; those that more than half of the samples have, unless
+    /// given.
+    pub fields: Vec<FieldSelector>,
+    /// Threads, at least 1.
+    pub threads: usize,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Repair {
+    /// The new shards, in order.
+    pub shards: Vec<PathBuf>,
+    /// Samples in them.
+    pub samples: u64,
+    /// Samples whose members were not neighbours.
+    pub regrouped: u64,
+    /// Samples that got a number behind their key.
+    pub renamed: u64,
+    /// What is in no new shard, and why; `left_out.jsonl` beside the shards has the same.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The list beside repaired shards.
+const LEFT_OUT: &str = "left_out.jsonl";
+
+/// Writes repaired shards of those at `paths` into the folder `out`, under their names.
+///
+/// # Errors
+/// [`ErrorKind::InvalidOption`] when a file would be replaced or two shards have one name, [`ErrorKind::Io`] when writing
+/// fails.
+pub fn repair(
+    paths: &[PathBuf],
+    out: &Path,
+    options: &RepairOptions,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Repair> {
+    let targets = targets(paths, out)?;
+    fs::create_dir_all(out).map_err(|error| Error::io(format!("cannot make the folder '{}'", out.display()), error))?;
+    let checked = each(paths, options.threads, check_shard, &|_, _| {});
+    let expected = Expected::of(&checked, &options.fields);
+    let mut repair = Repair::default();
+    let mut hands: Vec<Hand> = (0..options.threads.max(1)).map(|_| Hand::default()).collect();
+    for (number, ((path, target), found)) in paths.iter().zip(&targets).zip(&checked).enumerate() {
+        match Mended::of(path, found, &expected, options) {
+            Ok(mended) => mended.write(out, target, &mut hands, &mut repair)?,
+            Err(error) => repair.left_out.push(LeftOut::of(path.display().to_string(), &error)),
+        }
+        progress(number + 1, paths.len());
+    }
+    let list = out.join(LEFT_OUT);
+    if !repair.left_out.is_empty() {
+        let written = Draft::create(&list).and_then(|mut draft| {
+            for line in &repair.left_out {
+                draft.write_all(&serde_json::to_vec(line)?)?;
+                draft.write_all(b"\n")?;
+            }
+            draft.finish()
+        });
+        written.map_err(|error| Error::io(format!("cannot write '{}'", list.display()), error))?;
+    }
+    Ok(repair)
+}
+
+/// The file name of each new shard.
+fn targets(paths: &[PathBuf], out: &Path) -> Result<Vec<String>> {
+    let invalid = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidOption, message).with_hint(hint));
+    let mut targets: Vec<String> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let target = match name.find(".tar").or_else(|| name.find(".tgz")) {
+            Some(end) => format!("{}.tar", &name[..end]),
+            None => format!("{name}.tar"),
+        };
+        if targets.contains(&target) {
+            return invalid(
+                format!("two of the shards would become '{target}'"),
+                "repair each folder into one of its own",
+            );
+        }
+        if out.join(&target).exists() {
+            let message = format!("'{}' exists already", out.join(&target).display());
+            return invalid(message, "choose an empty folder: repaired shards replace nothing");
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+/// One shard as it will be written.
+struct Mended {
+    shard: Shard,
+    samples: Vec<Sample>,
+    decoders: Option<Mutex<Vec<ImageDecoder>>>,
+    left_out: Vec<LeftOut>,
+    regrouped: u64,
+}
+
+struct Sample {
+    key: Vec<u8>,
+    fields: Vec<(String, Range<u64>)>,
+    /// Where its members begin and end, headers and padding included.
+    span: Range<u64>,
+}
+
+impl Mended {
+    fn of(path: &Path, found: &Checked, expected: &Expected<'_>, options: &RepairOptions) -> Result<Self> {
+        let shard = Shard::open(path, &ShardOptions { damage: Damage::Resync, ..ShardOptions::default() })?;
+        let decoders = options.decode.then(|| Mutex::new(Vec::new()));
+        let mut mended = Self { shard, samples: Vec::new(), decoders, left_out: Vec::new(), regrouped: 0 };
+        mended.gather(options.duplicates)?;
+        mended.leave_damaged_out(found, expected);
+        Ok(mended)
+    }
+
+    /// Puts the members of each key together, in the order in which keys first come.
+    fn gather(&mut self, duplicates: Duplicates) -> Result<()> {
+        let mut of_key: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        let mut last: Option<usize> = None;
+        for member in self.shard.clone().members() {
+            let member = member?;
+            let Some((key, ext)) = self.split(&member) else { continue };
+            let (key, ext) = (key.to_vec(), Key::new(ext.to_vec()).to_string().to_lowercase());
+            let copies = of_key.entry(key.clone()).or_default();
+            let has = |sample: &usize| self.samples[*sample].fields.iter().any(|(known, _)| *known == ext);
+            let place = copies.iter().copied().find(|sample| !has(sample));
+            let place = match place {
+                Some(place) => place,
+                None if !copies.is_empty() && duplicates == Duplicates::Drop => {
+                    self.leave_out(&member, "duplicate", "an earlier member has its name");
+                    continue;
+                }
+                None => {
+                    self.samples.push(Sample { key, fields: Vec::new(), span: member.header_offset..0 });
+                    copies.push(self.samples.len() - 1);
+                    self.samples.len() - 1
+                }
+            };
+            let sample = &mut self.samples[place];
+            if last != Some(place) && !sample.fields.is_empty() {
+                self.regrouped += 1;
+            }
+            last = Some(place);
+            sample.fields.push((ext, member.offset..member.offset + member.size));
+            sample.span.end = (member.offset + member.size).next_multiple_of(512);
+        }
+        Ok(())
+    }
+
+    /// Key and extension of a member that belongs to a sample; others are listed, but for book-keeping.
+    fn split<'a>(&mut self, member: &'a Member) -> Option<(&'a [u8], &'a [u8])> {
+        match member.kind {
+            MemberKind::Dir => return None,
+            MemberKind::File if is_metadata(&member.name) || is_appledouble(&member.name) => return None,
+            MemberKind::File => {}
+            _ => {
+                self.leave_out(member, "link", "it is no file, but a link or a device, and carries no data");
+                return None;
+            }
+        }
+        let parts = split_name(&member.name);
+        if parts.is_none() {
+            self.leave_out(member, "no_extension", "its name has no key or no extension");
+        }
+        parts
+    }
+
+    fn leave_out(&mut self, member: &Member, kind: &str, message: &str) {
+        let sample = format!("{}: {}", self.shard.name(), Key::new(member.name.clone()));
+        self.left_out.push(LeftOut { sample, kind: kind.into(), message: message.into() });
+    }
+
+    /// A sample beside damage that lacks a field has lost it there.
+    fn leave_damaged_out(&mut self, found: &Checked, expected: &Expected<'_>) {
+        let end = self.samples.iter().map(|sample| sample.span.end).max().unwrap_or(0);
+        let touches = |span: &Range<u64>| {
+            let at_loss = found.losses.iter().any(|loss| {
+                span.end == loss.offset || (loss.offset..=loss.offset.saturating_add(loss.bytes)).contains(&span.start)
+            });
+            at_loss || found.is_cut && span.end == end
+        };
+        let name = self.shard.name().clone();
+        let left_out = &mut self.left_out;
+        self.samples.retain(|sample| {
+            let extensions: Vec<String> = sample.fields.iter().map(|(ext, _)| ext.clone()).collect();
+            let missing = if touches(&sample.span) { expected.missing(&extensions) } else { Vec::new() };
+            if !missing.is_empty() {
+                let key = Key::new(sample.key.clone());
+                let message = format!("it has lost its {} to damage", missing.join(", "));
+                left_out.push(LeftOut { sample: format!("{name}: {key}"), kind: "damaged".into(), message });
+            }
+            missing.is_empty()
+        });
+    }
+
+    fn write(mut self, out: &Path, target: &str, hands: &mut [Hand], repair: &mut Repair) -> Result<()> {
+        repair.left_out.append(&mut self.left_out);
+        repair.regrouped += self.regrouped;
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        let options = ConvertOptions {
+            limit: ShardLimit::Samples(u64::MAX),
+            names: Names::Escape,
+            duplicates: Duplicates::Rename,
+            errors_max: ErrorBudget::Count(u64::MAX),
+            ..ConvertOptions::default()
+        };
+        let kind = SourceKind::Shards { paths: Vec::new(), folder: None };
+        let mut plan = Plan::new(&self, &kind, &options)?;
+        let Some(mut shard) = plan.shards.pop() else { return Ok(()) };
+        shard.name = target.to_owned();
+        let job = Job {
+            source: &self,
+            plan: &plan,
+            folder: out,
+            allowed: u64::MAX,
+            left_out: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            done_bytes: AtomicU64::new(0),
+            progress: &|_, _| {},
+        };
+        let record = make_shard(&job, &shard, hands)?;
+        repair.renamed += plan.resolved.renamed.len() as u64;
+        repair.samples += record.samples;
+        repair.left_out.extend(record.left_out);
+        repair.shards.push(out.join(target));
+        Ok(())
+    }
+
+    /// Refuses a sample whose images cannot be decoded whole.
+    fn decode(&self, fields: &Fields) -> Result<()> {
+        let Some(pool) = &self.decoders else { return Ok(()) };
+        let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = lock().pop();
+        let mut decoder = taken.map_or_else(|| ImageDecoder::new(DecodeOptions::default()), Ok)?;
+        let decoded = fields.iter().filter(|field| is_picture(&field.ext)).try_for_each(|field| {
+            decoder.decode(&field.bytes, None).map(drop).map_err(|error| error.in_field(field.ext.clone()))
+        });
+        lock().push(decoder);
+        decoded
+    }
+}
+
+impl Source for Mended {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn name(&self, sample: usize, name: &mut Vec<u8>) {
+        name.extend_from_slice(&self.samples[sample].key);
+    }
+
+    fn origin(&self, sample: usize) -> String {
+        format!("{}: {}", self.shard.name(), Key::new(self.samples[sample].key.clone()))
+    }
+
+    fn sizes(&self, sample: usize, tell: &mut dyn FnMut(&str, u64)) {
+        self.samples[sample].fields.iter().for_each(|(ext, range)| tell(ext, range.end - range.start));
+    }
+
+    fn read(&self, sample: usize, fields: &mut Fields) -> Result<()> {
+        let sample = &self.samples[sample];
+        sample.fields.iter().try_for_each(|(ext, range)| copy_field(&self.shard, ext, range.clone(), fields))?;
+        self.shard.check()?;
+        self.decode(fields)
+    }
+
+    fn fingerprint(&self) -> u128 {
+        let mut hash = XxHash3_128::new();
+        self.samples.iter().for_each(|sample| hash.write(&sample.key));
+        hash.finish_128()
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+}

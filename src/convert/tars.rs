@@ -1,0 +1,140 @@
+//! Shards as a source: to be cut, merged, split or shuffled anew. Damage in them is an error; `repair` is for damaged ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use twox_hash::XxHash3_128;
+
+use super::sample::Fields;
+use super::source::Source;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder, SampleRef};
+use crate::shard::{Shard, ShardOptions, ShardSet, build_indexes};
+
+/// The largest field that is read.
+pub(super) const FIELD_BYTES_MAX: u64 = 256 << 20;
+
+/// The samples of some shards.
+pub(super) struct Tars {
+    set: ShardSet,
+    samples: SampleIndex,
+    classes: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Tars {
+    /// Indexes the shards at `paths`.
+    ///
+    /// # Errors
+    /// Those of opening and indexing shards, [`ErrorKind::Grouping`] for a field given twice in a sample, each with advice;
+    /// [`ErrorKind::NotFound`] where there is no sample.
+    pub(super) fn open(paths: Vec<PathBuf>, threads: usize) -> Result<Self> {
+        let options = ShardOptions::default();
+        let advise = |error: Error| match error.kind() {
+            ErrorKind::BadHeader | ErrorKind::Truncated | ErrorKind::NotTar | ErrorKind::Grouping => {
+                error.with_hint("brimful verify says all that is wrong, and its --fix writes repaired shards")
+            }
+            _ => error,
+        };
+        let indexes = build_indexes(&paths, &options, None, threads, &|_, _| {}).map_err(advise)?;
+        let mut builder = SampleIndexBuilder::new(&Grouping::default());
+        for (path, index) in paths.iter().zip(indexes) {
+            let files = index.iter().map(|file| (file.name, file.offset, file.size));
+            builder.push_shard(path.to_string_lossy().into(), index.fingerprint(), files).map_err(advise)?;
+        }
+        let samples = builder.finish();
+        if samples.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, "the shards hold no samples"));
+        }
+        let report = samples.report();
+        let mut notes = Vec::new();
+        for (count, what) in [
+            (report.appledouble, "files of macOS's own book-keeping are left out"),
+            (report.without_extension, "files have no key or no extension and are left out"),
+            (report.not_files, "members are no files and are left out"),
+            (report.metadata, "members are metadata of the archives and are left out"),
+            (report.bad_samples, "samples say of themselves that they are bad and are left out"),
+        ] {
+            if count > 0 {
+                notes.push(format!("{count} {what}"));
+            }
+        }
+        let classes = paths.first().and_then(|path| classes_beside(path)).unwrap_or_default();
+        let set = ShardSet::new(paths, options);
+        Ok(Self { set, samples, classes, notes })
+    }
+
+    fn sample(&self, sample: usize) -> SampleRef<'_> {
+        self.samples.get(sample)
+    }
+}
+
+impl Source for Tars {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn name(&self, sample: usize, name: &mut Vec<u8>) {
+        name.extend_from_slice(self.sample(sample).key());
+    }
+
+    fn origin(&self, sample: usize) -> String {
+        let sample = self.sample(sample);
+        format!("{}: {}", sample.shard_name(), Key::new(sample.key().to_vec()))
+    }
+
+    fn sizes(&self, sample: usize, tell: &mut dyn FnMut(&str, u64)) {
+        self.sample(sample).fields().for_each(|field| tell(field.ext, field.size));
+    }
+
+    fn read(&self, sample: usize, fields: &mut Fields) -> Result<()> {
+        let sample = self.sample(sample);
+        let shard = self.set.get(sample.shard())?;
+        let read = sample.fields().try_for_each(|field| copy_field(&shard, field.ext, field.range(), fields));
+        read.and_then(|()| shard.check()).map_err(|error| error.at_key(Key::new(sample.key().to_vec())))
+    }
+
+    fn fingerprint(&self) -> u128 {
+        let mut hash = XxHash3_128::new();
+        hash.write(&self.samples.fingerprint().to_le_bytes());
+        self.classes.iter().for_each(|class| hash.write(class.as_bytes()));
+        hash.finish_128()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// Copies the bytes of one field out of a shard.
+pub(super) fn copy_field(shard: &Shard, ext: &str, range: std::ops::Range<u64>, fields: &mut Fields) -> Result<()> {
+    let size = range.end - range.start;
+    if size > FIELD_BYTES_MAX {
+        let message = format!("the field has {size} bytes, more than the {FIELD_BYTES_MAX} allowed");
+        return Err(Error::new(ErrorKind::Limit, message).in_field(ext).in_shard(shard.name().clone()));
+    }
+    shard.populate(range.clone())?;
+    let mut bytes = fields.buffer();
+    bytes.extend_from_slice(&shard.read(range)?);
+    if shard.has_faulted() {
+        let message = "the shard was cut while it was read";
+        return Err(Error::new(ErrorKind::ShardChanged, message).in_shard(shard.name().clone()));
+    }
+    fields.push(ext, bytes);
+    Ok(())
+}
+
+/// The names of classes that lie beside a shard, as a conversion writes them.
+fn classes_beside(shard: &Path) -> Option<Vec<String>> {
+    let text = fs::read(shard.with_file_name("classes.json")).ok()?;
+    let numbers: std::collections::BTreeMap<String, usize> = serde_json::from_slice(&text).ok()?;
+    let mut classes = vec![String::new(); numbers.len()];
+    for (class, number) in numbers {
+        *classes.get_mut(number)? = class;
+    }
+    Some(classes)
+}

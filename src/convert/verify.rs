@@ -1,0 +1,204 @@
+//! What is wrong with shards: each is walked by its headers, and on request read whole, compared and decoded.
+//!
+//! It changes nothing; [`repair`](mod@super::repair) writes better ones.
+
+mod archive;
+mod beside;
+mod census;
+mod finding;
+mod hashes;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::sample::FieldSelector;
+
+pub(super) use archive::{Checked, check_shard};
+pub use census::Census;
+pub use finding::{Finding, FindingKind};
+
+use finding::Findings;
+
+/// What is looked at besides headers.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyOptions {
+    /// The fields that each sample must have; those that more than half of the samples have, unless given.
+    pub fields: Vec<FieldSelector>,
+    /// Compares the shards with the `dataset.json` beside them.
+    pub hash: bool,
+    /// Decodes every image whole, and counts what images there are.
+    pub decode: bool,
+    /// Threads, at least 1.
+    pub threads: usize,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Verification {
+    /// Shards that were looked at.
+    pub shards: usize,
+    /// Samples in them.
+    pub samples: u64,
+    /// Bytes of the shards.
+    pub bytes: u64,
+    /// Number of fields by extension.
+    pub fields: BTreeMap<String, u64>,
+    /// How many findings of each kind there are.
+    pub counts: BTreeMap<FindingKind, u64>,
+    /// The findings, in the order of shards and offsets; of many alike the first ones.
+    pub findings: Vec<Finding>,
+    /// What images there are, where they were decoded.
+    pub census: Option<Census>,
+}
+
+/// Looks at the shards at `paths`. `progress` is told, from many threads, how much of how much is done.
+///
+/// # Errors
+/// That of a `dataset.json` that is asked for and cannot be read. What is wrong with a shard is a finding.
+pub fn verify(
+    paths: &[PathBuf],
+    options: &VerifyOptions,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Verification> {
+    let mut verification = Verification { shards: paths.len(), ..Verification::default() };
+    let checked = each(paths, options.threads, check_shard, progress);
+    let expected = Expected::of(&checked, &options.fields);
+    let mut findings = Findings::default();
+    for (path, shard) in paths.iter().zip(&checked) {
+        verification.samples += shard.samples;
+        verification.bytes += shard.bytes;
+        shard.fields.iter().for_each(|(ext, count)| *verification.fields.entry(ext.clone()).or_default() += count);
+        findings.extend(&shard.findings);
+        expected.find_missing(path, shard, &mut findings);
+    }
+    find_shared_keys(paths, &checked, &mut findings);
+    drop(checked);
+    if options.hash {
+        hashes::compare(paths, options.threads, progress, &mut findings)?;
+    }
+    if options.decode {
+        verification.census = Some(census::take(paths, options.threads, progress, &mut findings)?);
+    }
+    (verification.findings, verification.counts) = findings.finish();
+    Ok(verification)
+}
+
+/// The fields that samples must have.
+pub(super) struct Expected<'a> {
+    given: &'a [FieldSelector],
+    /// Where none are given: what most samples have.
+    usual: Vec<String>,
+}
+
+impl<'a> Expected<'a> {
+    pub(super) fn of(checked: &[Checked], given: &'a [FieldSelector]) -> Self {
+        let samples: u64 = checked.iter().map(|shard| shard.samples).sum();
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for set in checked.iter().flat_map(|shard| &shard.sets) {
+            let names: HashSet<String> = set.extensions.iter().map(|ext| family(ext).to_owned()).collect();
+            names.into_iter().for_each(|name| *counts.entry(name).or_default() += set.samples);
+        }
+        let usual = match given.is_empty() {
+            true => counts.into_iter().filter(|(_, count)| *count * 2 > samples).map(|(name, _)| name).collect(),
+            false => Vec::new(),
+        };
+        Self { given, usual }
+    }
+
+    /// What a sample with these extensions lacks.
+    pub(super) fn missing(&self, extensions: &[String]) -> Vec<String> {
+        let has = |wanted: &str| extensions.iter().any(|ext| ext == wanted);
+        let given = self.given.iter().filter(|field| field.pick(|ext| has(ext).then_some(())).is_none());
+        let usual = self.usual.iter().filter(|usual| !extensions.iter().any(|ext| family(ext) == *usual));
+        given.map(ToString::to_string).chain(usual.cloned()).collect()
+    }
+
+    fn find_missing(&self, path: &Path, shard: &Checked, findings: &mut Findings) {
+        for set in &shard.sets {
+            let missing = self.missing(&set.extensions);
+            if missing.is_empty() {
+                continue;
+            }
+            let message = format!("the sample has no {}, only {}", missing.join(", "), set.extensions.join(", "));
+            for (key, offset) in &set.first {
+                findings.add(Finding::new(FindingKind::MissingField, path, &message).at_key(key).at_offset(*offset));
+            }
+            findings.count(FindingKind::MissingField, set.samples.saturating_sub(set.first.len() as u64));
+        }
+    }
+}
+
+/// Pictures of any format are one field, as loaders take them.
+fn family(ext: &str) -> &str {
+    if is_picture(ext) { "jpg" } else { ext }
+}
+
+/// Whether fields with this extension hold pictures.
+pub(super) fn is_picture(ext: &str) -> bool {
+    const PICTURES: [&str; 12] =
+        ["jpg", "jpeg", "png", "webp", "ppm", "pgm", "pbm", "pnm", "bmp", "tif", "tiff", "gif"];
+    PICTURES.contains(&ext.rsplit('.').next().unwrap_or(ext))
+}
+
+/// Keys that stand in more than one shard.
+fn find_shared_keys(paths: &[PathBuf], checked: &[Checked], findings: &mut Findings) {
+    if checked.len() < 2 {
+        return;
+    }
+    let all = (0u32..).zip(checked).flat_map(|(shard, found)| found.keys.iter().map(move |&hash| (hash, shard)));
+    let mut hashes: Vec<(u64, u32)> = all.collect();
+    hashes.sort_unstable();
+    let shared: Vec<&[(u64, u32)]> = hashes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1).collect();
+    let Some(first) = shared.iter().min_by_key(|same| (same[1].1, same[0].1)) else { return };
+    let (one, other) = (&paths[first[0].1 as usize], &paths[first[1].1 as usize]);
+    let message = format!("{} keys are in more than one shard, first in '{}' too", shared.len(), one.display());
+    let key = archive::key_with_hash(other, first[0].0).unwrap_or_default();
+    findings.add(Finding::new(FindingKind::DuplicateKey, other, message).at_key(&key));
+    findings.count(FindingKind::DuplicateKey, shared.len() as u64 - 1);
+}
+
+/// What `work` makes of each path, in order, some at a time.
+pub(super) fn each<T: Send>(
+    paths: &[PathBuf],
+    threads: usize,
+    work: impl Fn(&Path) -> T + Sync,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Vec::with_capacity(paths.len()));
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, paths.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(path) = paths.get(number) else { break };
+                    let result = work(path);
+                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                    made.push((number, result));
+                    progress(made.len(), paths.len());
+                }
+            });
+        }
+    });
+    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    made.sort_by_key(|(number, _)| *number);
+    made.into_iter().map(|(_, result)| result).collect()
+}
+
+/// An error of a shard as a finding.
+fn finding_of(kind: FindingKind, path: &Path, error: &Error) -> Finding {
+    let mut message = error.message().to_owned();
+    if let Some(source) = std::error::Error::source(error) {
+        message = format!("{message}: {source}");
+    }
+    let mut finding = Finding::new(kind, path, message);
+    finding.key = error.place().key.clone();
+    finding.offset = error.place().offset;
+    finding
+}

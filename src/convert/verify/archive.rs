@@ -1,0 +1,306 @@
+//! One shard walked along its headers: damage, grouping, names, and whether indexes beside it still fit. It reads no data.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use twox_hash::XxHash3_128;
+
+use super::beside::Beside;
+use super::finding::{Finding, FindingKind, Findings};
+use super::finding_of;
+use crate::error::{Error, ErrorKind};
+use crate::sample::{Key, is_appledouble, is_metadata, split_name};
+use crate::shard::{Damage, Loss, Member, MemberKind, ScanReport, Shard, ShardOptions};
+
+/// Keys that are kept of each set of fields.
+const KEYS_KEPT: usize = 20;
+
+/// What one shard holds and what is wrong with it.
+#[derive(Debug, Default)]
+pub(in crate::convert) struct Checked {
+    pub(super) samples: u64,
+    pub(super) bytes: u64,
+    pub(super) fields: BTreeMap<String, u64>,
+    /// Samples by the set of their extensions.
+    pub(super) sets: Vec<FieldSet>,
+    /// Hashes of all keys.
+    pub(super) keys: Vec<u64>,
+    pub(super) findings: Findings,
+    /// Ranges that were passed over as damaged.
+    pub(in crate::convert) losses: Vec<Loss>,
+    /// Whether the archive ends without end blocks.
+    pub(in crate::convert) is_cut: bool,
+}
+
+/// Samples that have the same fields.
+#[derive(Debug, Default)]
+pub(super) struct FieldSet {
+    /// Sorted.
+    pub(super) extensions: Vec<String>,
+    pub(super) samples: u64,
+    /// The first few of them: key, and offset of the first header.
+    pub(super) first: Vec<(String, u64)>,
+}
+
+/// Walks along the headers of the shard at `path`.
+pub(in crate::convert) fn check_shard(path: &Path) -> Checked {
+    let mut checked = Checked::default();
+    let options = ShardOptions { damage: Damage::Resync, ..ShardOptions::default() };
+    let shard = match Shard::open(path, &options) {
+        Ok(shard) => shard,
+        Err(error) => {
+            checked.findings.add(finding_of(kind_of(&error, FindingKind::Unreadable), path, &error));
+            return checked;
+        }
+    };
+    checked.bytes = std::fs::metadata(path).map_or(shard.len(), |found| found.len());
+    let mut walk = Walk::new(path, &mut checked, Beside::of(path));
+    let mut members = shard.members();
+    for member in members.by_ref() {
+        match member {
+            Ok(member) => walk.take(&member),
+            Err(error) => {
+                let kind = kind_of(&error, FindingKind::DamagedHeader);
+                walk.checked.findings.add(finding_of(kind, path, &error));
+            }
+        }
+    }
+    walk.finish();
+    let report = members.report().clone();
+    tell_report(path, &report, &mut checked.findings);
+    checked.is_cut = report.missing_end;
+    checked.losses = report.losses;
+    checked
+}
+
+/// The key in a shard that has this hash.
+pub(super) fn key_with_hash(path: &Path, hash: u64) -> Option<String> {
+    let shard = Shard::open(path, &ShardOptions { damage: Damage::Resync, ..ShardOptions::default() }).ok()?;
+    let names = shard.members().flatten().map(|member| member.name);
+    names.filter_map(|name| Some(split_name(&name)?.0.to_vec())).find(|key| hash_of(key) == hash).map(shown)
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    XxHash3_128::oneshot(key) as u64
+}
+
+fn shown(key: impl Into<bytes::Bytes>) -> String {
+    Key::new(key).to_string()
+}
+
+fn kind_of(error: &Error, otherwise: FindingKind) -> FindingKind {
+    match error.kind() {
+        ErrorKind::NotTar => FindingKind::NotTar,
+        ErrorKind::Truncated => FindingKind::Cut,
+        ErrorKind::BadHeader => FindingKind::DamagedHeader,
+        ErrorKind::Io | ErrorKind::NotFound | ErrorKind::ShardChanged | ErrorKind::Limit => FindingKind::Unreadable,
+        _ => otherwise,
+    }
+}
+
+/// Damage that the walk passed over. Only strict rules have the words for it, so the shard is walked by them once more, as
+/// far as the first damage.
+fn tell_report(path: &Path, report: &ScanReport, findings: &mut Findings) {
+    if report.resyncs > 0 || report.missing_end || report.sparse > 0 {
+        let strict = Shard::open(path, &ShardOptions::default()).ok();
+        let first = strict.and_then(|shard| shard.members().find_map(Result::err));
+        if let Some(error) = &first {
+            let kind = match error.kind() {
+                ErrorKind::Unsupported => FindingKind::Sparse,
+                ErrorKind::Truncated if report.resyncs == 0 => FindingKind::MissingEnd,
+                _ => kind_of(error, FindingKind::DamagedHeader),
+            };
+            findings.add(finding_of(kind, path, error));
+        }
+        let told = first.as_ref().and_then(|error| error.place().offset);
+        for loss in report.losses.iter().filter(|loss| !told.is_some_and(|at| reaches(loss, at))) {
+            let message = format!("{} bytes up to the next good header are lost", loss.bytes);
+            findings.add(Finding::new(FindingKind::DamagedHeader, path, message).at_offset(loss.offset));
+        }
+        findings.count(FindingKind::DamagedHeader, report.resyncs.saturating_sub(report.losses.len() as u64));
+        let is_told = first.as_ref().is_some_and(|error| error.kind() == ErrorKind::Truncated);
+        if report.missing_end && !is_told {
+            findings.add(Finding::new(FindingKind::MissingEnd, path, "the archive ends without end blocks"));
+        }
+    }
+    let mut tell = |count: u64, kind, message: String| {
+        if count > 0 {
+            findings.add(Finding::new(kind, path, message));
+        }
+    };
+    let (more, lone, behind) = (report.archives_more, report.zero_blocks, report.trailing_bytes);
+    tell(more, FindingKind::HiddenMembers, format!("{more} more archives stand behind the end of the first"));
+    tell(lone, FindingKind::LoneZeroBlock, format!("{lone} times one zero block stands where an end has two"));
+    tell(behind, FindingKind::TrailingBytes, format!("{behind} bytes behind the end are no members"));
+}
+
+fn reaches(loss: &Loss, at: u64) -> bool {
+    (loss.offset..=loss.offset.saturating_add(loss.bytes)).contains(&at)
+}
+
+/// The walk through one shard: groups members as loaders do, and remembers each key by its hash.
+struct Walk<'a> {
+    path: &'a Path,
+    checked: &'a mut Checked,
+    beside: Beside,
+    /// Numbers of extensions and of sets of them.
+    extensions: HashMap<Vec<u8>, u32>,
+    names: Vec<String>,
+    sets: HashMap<Vec<u32>, usize>,
+    /// The set of the last sample with a key, by the key's hash.
+    seen: HashMap<u64, usize>,
+    open: Option<Open>,
+    appledouble: Count,
+    without: Count,
+    links: Count,
+    empty: u64,
+}
+
+/// The sample that is being read.
+struct Open {
+    key: bytes::Bytes,
+    offset: u64,
+    fields: Vec<u32>,
+}
+
+/// How many, and the first.
+#[derive(Default)]
+struct Count {
+    count: u64,
+    first: Option<(String, u64)>,
+}
+
+impl Count {
+    fn add(&mut self, member: &Member) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| (shown(member.name.clone()), member.header_offset));
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(path: &'a Path, checked: &'a mut Checked, beside: Beside) -> Self {
+        Self {
+            path,
+            checked,
+            beside,
+            extensions: HashMap::new(),
+            names: Vec::new(),
+            sets: HashMap::new(),
+            seen: HashMap::new(),
+            open: None,
+            appledouble: Count::default(),
+            without: Count::default(),
+            links: Count::default(),
+            empty: 0,
+        }
+    }
+
+    fn take(&mut self, member: &Member) {
+        match member.kind {
+            MemberKind::File => self.beside.take(member),
+            MemberKind::Symlink | MemberKind::HardLink => return self.links.add(member),
+            MemberKind::Dir | MemberKind::Other(_) => return,
+        }
+        if is_metadata(&member.name) {
+            return;
+        }
+        if is_appledouble(&member.name) {
+            return self.appledouble.add(member);
+        }
+        let Some((key, ext)) = split_name(&member.name) else { return self.without.add(member) };
+        if self.open.as_ref().is_none_or(|open| open.key != key) {
+            self.close();
+            let key = member.name.slice(..key.len());
+            self.open = Some(Open { key, offset: member.header_offset, fields: Vec::with_capacity(4) });
+        }
+        let number = self.number(ext);
+        let Some(open) = &mut self.open else { return };
+        if open.fields.contains(&number) {
+            let message = format!("the field '{}' is given twice", self.names[number as usize]);
+            let finding = Finding::new(FindingKind::DuplicateField, self.path, message);
+            self.checked.findings.add(finding.at_key(&shown(open.key.clone())).at_offset(member.header_offset));
+            return;
+        }
+        if member.size == 0 {
+            self.empty += 1;
+            let message = format!("the field '{}' has no bytes", self.names[number as usize]);
+            let finding = Finding::new(FindingKind::EmptyField, self.path, message);
+            self.checked.findings.add(finding.at_key(&shown(open.key.clone())).at_offset(member.header_offset));
+        }
+        open.fields.push(number);
+    }
+
+    /// The number of an extension, in whatever case it is written.
+    fn number(&mut self, ext: &[u8]) -> u32 {
+        if let Some(&number) = self.extensions.get(ext) {
+            return number;
+        }
+        let name = Key::new(ext.to_vec()).to_string().to_lowercase();
+        let number = self.names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        }) as u32;
+        self.extensions.insert(ext.to_vec(), number);
+        number
+    }
+
+    /// Ends the sample that is being read.
+    fn close(&mut self) {
+        let Some(Open { key, offset, mut fields }) = self.open.take() else { return };
+        fields.sort_unstable();
+        let set = match self.sets.get(&fields) {
+            Some(&set) => set,
+            None => {
+                let mut extensions: Vec<String> =
+                    fields.iter().map(|&field| self.names[field as usize].clone()).collect();
+                extensions.sort();
+                self.checked.sets.push(FieldSet { extensions, ..FieldSet::default() });
+                self.sets.insert(fields, self.checked.sets.len() - 1);
+                self.checked.sets.len() - 1
+            }
+        };
+        self.checked.samples += 1;
+        let found = &mut self.checked.sets[set];
+        found.samples += 1;
+        if found.first.len() < KEYS_KEPT {
+            found.first.push((shown(key.clone()), offset));
+        }
+        let hash = hash_of(&key);
+        match self.seen.insert(hash, set) {
+            None => self.checked.keys.push(hash),
+            Some(before) => {
+                let (before, now) = (&self.checked.sets[before].extensions, &self.checked.sets[set].extensions);
+                let (kind, message) = match before.iter().find(|ext| now.contains(ext)) {
+                    Some(ext) => (FindingKind::DuplicateKey, format!("an earlier sample has the key, and its '{ext}'")),
+                    None => (FindingKind::SplitGroup, "fields with this key stand further up, not beside it".into()),
+                };
+                let finding = Finding::new(kind, self.path, message);
+                self.checked.findings.add(finding.at_key(&shown(key)).at_offset(offset));
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.close();
+        for FieldSet { extensions, samples, .. } in &self.checked.sets {
+            for ext in extensions {
+                *self.checked.fields.entry(ext.clone()).or_default() += samples;
+            }
+        }
+        let counts = [
+            (self.appledouble, FindingKind::AppleDouble, "files of macOS's own book-keeping"),
+            (self.without, FindingKind::NoExtension, "files have no key or no extension"),
+            (self.links, FindingKind::Link, "links carry no data"),
+        ];
+        for (Count { count, first }, kind, what) in counts {
+            if let Some((name, offset)) = first {
+                let message = format!("{count} {what} (first: '{name}')");
+                self.checked.findings.add(Finding::new(kind, self.path, message).at_offset(offset));
+                self.checked.findings.count(kind, count - 1);
+            }
+        }
+        for message in self.beside.finish() {
+            self.checked.findings.add(Finding::new(FindingKind::StaleIndex, self.path, message));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Shards become other shards.
+
+use std::fs;
+
+use brimful::ErrorKind;
+use brimful::convert::{Conversion, ConvertOptions, Duplicates, Outcome, SourceKind};
+
+use crate::made::{Made, by_samples, keys, samples};
+
+#[test]
+fn shards_are_cut_anew_shuffled_and_merged_without_a_change_of_bytes() {
+    let made = Made::with_pictures(3, 20);
+    let first = made.convert("first", by_samples(7));
+    let kind = SourceKind::of(&made.path("first")).unwrap();
+    let options = ConvertOptions { shuffle: Some(9), ..by_samples(25) };
+    let Outcome::Complete(second) =
+        Conversion::plan(&kind, &made.path("second"), options).unwrap().run(&|_, _| {}).unwrap()
+    else {
+        panic!("a part only")
+    };
+    assert_eq!((second.samples, second.classes, &second.fields), (60, 3, &first.fields));
+    assert_eq!(fs::read(made.path("first/classes.json")).unwrap(), fs::read(made.path("second/classes.json")).unwrap());
+    let all = |folder: &str, shards: &[brimful::convert::DatasetShard]| {
+        let mut all: Vec<_> = shards.iter().flat_map(|shard| samples(&made.path(folder).join(&shard.name))).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(all("first", &first.splits[0].shards), all("second", &second.splits[0].shards));
+    assert!(!keys(&made.path("second"), &second, "train").is_sorted());
+}
+
+#[test]
+fn a_pattern_names_shards_and_their_folder_is_not_written_to() {
+    let made = Made::with_pictures(1, 6);
+    made.convert("first", by_samples(2));
+    let pattern = made.path("first/train-{000000..000001}.tar");
+    let Outcome::Complete(dataset) =
+        Conversion::plan(&SourceKind::of(&pattern).unwrap(), &made.path("out"), by_samples(9))
+            .unwrap()
+            .run(&|_, _| {})
+            .unwrap()
+    else {
+        panic!("a part only")
+    };
+    assert_eq!(dataset.samples, 4);
+    let kind = SourceKind::of(&made.path("first")).unwrap();
+    for destination in ["first", "first/new"] {
+        let error = Conversion::plan(&kind, &made.path(destination), by_samples(9)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption);
+    }
+    assert_eq!(SourceKind::of(&made.path("nothing-*.tar")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn damaged_and_ungrouped_shards_are_refused_with_advice() {
+    let made = Made::with_pictures(1, 4);
+    made.convert("first", by_samples(4));
+    let path = made.path("first/train-000000.tar");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1024]).unwrap();
+    let plan = |options| Conversion::plan(&SourceKind::of(&path).unwrap(), &made.path("out"), options);
+    let error = plan(by_samples(2)).unwrap_err();
+    assert!(error.hint().unwrap().contains("brimful verify"), "{error}");
+    // One shard behind another: keys come twice.
+    fs::write(&path, &bytes).unwrap();
+    fs::copy(&path, made.path("first/train-000001.tar")).unwrap();
+    let kind = SourceKind::of(&made.path("first")).unwrap();
+    let plan = |duplicates| Conversion::plan(&kind, &made.path("out"), ConvertOptions { duplicates, ..by_samples(20) });
+    assert_eq!(plan(Duplicates::Refuse).unwrap_err().kind(), ErrorKind::Grouping);
+    assert_eq!(plan(Duplicates::Drop).unwrap().samples(), 4);
+    assert_eq!(plan(Duplicates::Rename).unwrap().samples(), 8);
+}

@@ -1,0 +1,273 @@
+//! What is wrong with shards is found, and what is right has no finding.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brimful::convert::{Duplicates, FindingKind, RepairOptions, Verification, VerifyOptions, repair, verify};
+use brimful::sample::FieldSelector;
+use tar::{Builder, EntryType, Header};
+
+use crate::made::{Made, by_samples, samples};
+
+/// An archive of these files.
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for (name, bytes) in files {
+        let mut header = Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        builder.append_data(&mut header, name, *bytes).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+/// `count` samples of `jpg` (700 bytes, two blocks) and `cls`: five blocks each.
+fn good(count: usize) -> Vec<u8> {
+    let files: Vec<(String, Vec<u8>)> = (0..count)
+        .flat_map(|n| {
+            [(format!("{n:03}.cls"), n.to_string().into_bytes()), (format!("{n:03}.jpg"), vec![n as u8; 700])]
+        })
+        .collect();
+    archive(&files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect::<Vec<_>>())
+}
+
+const SAMPLE_BYTES: usize = 5 * 512;
+
+fn check(paths: &[PathBuf]) -> Verification {
+    verify(paths, &VerifyOptions { threads: 2, ..VerifyOptions::default() }, &|_, _| {}).unwrap()
+}
+
+/// Kinds, keys and offsets of the findings in one archive.
+#[track_caller]
+fn expect(bytes: &[u8], expected: &[(FindingKind, Option<&str>, Option<u64>)]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    fs::write(&path, bytes).unwrap();
+    let found = check(&[path]).findings;
+    let brief: Vec<_> = found.iter().map(|found| (found.kind, found.key.as_deref(), found.offset)).collect();
+    assert_eq!(brief, expected, "{found:#?}");
+}
+
+#[test]
+fn good_shards_have_no_finding() {
+    expect(&good(5), &[]);
+    let made = Made::with_pictures(3, 20);
+    let dataset = made.convert("out", by_samples(16));
+    let paths: Vec<PathBuf> = dataset.splits[0].shards.iter().map(|shard| made.path("out").join(&shard.name)).collect();
+    let options = VerifyOptions { hash: true, threads: 2, ..VerifyOptions::default() };
+    let found = verify(&paths, &options, &|_, _| {}).unwrap();
+    assert_eq!(found.findings, []);
+    assert_eq!((found.shards, found.samples, found.bytes), (4, 60, dataset.bytes));
+    assert_eq!(found.fields, dataset.fields);
+}
+
+#[test]
+fn damage_is_found_where_it_is() {
+    use FindingKind::*;
+    let whole = good(6);
+    let mut header = whole.clone();
+    header[2 * SAMPLE_BYTES + 1024 + 3] ^= 1;
+    let at = |block: usize| Some((block * 512) as u64);
+    expect(&header, &[(MissingField, Some("002"), at(10)), (DamagedHeader, None, at(12))]);
+
+    let two = {
+        let mut bytes = header.clone();
+        bytes[4 * SAMPLE_BYTES..4 * SAMPLE_BYTES + 512].fill(b'x');
+        bytes
+    };
+    let kinds = [
+        (MissingField, Some("002"), at(10)),
+        (DamagedHeader, None, at(12)),
+        (DamagedHeader, None, at(20)),
+        (MissingField, Some("004"), at(22)),
+    ];
+    expect(&two, &kinds);
+
+    expect(&whole[..3 * SAMPLE_BYTES], &[(MissingEnd, None, at(15))]);
+    expect(&whole[..3 * SAMPLE_BYTES + 1024 + 600], &[(MissingField, Some("003"), at(15)), (Cut, None, at(17))]);
+    expect(
+        &[&whole[..], &good(2)].concat(),
+        &[
+            (DuplicateKey, Some("000"), Some(whole.len() as u64)),
+            (DuplicateKey, Some("001"), Some((whole.len() + SAMPLE_BYTES) as u64)),
+            (HiddenMembers, None, None),
+        ],
+    );
+    let lone = [&whole[..SAMPLE_BYTES], &[0; 512], &whole[SAMPLE_BYTES..]].concat();
+    expect(&lone, &[(LoneZeroBlock, None, None)]);
+    expect(&[&whole[..], b"garbage"].concat(), &[(TrailingBytes, None, None)]);
+    expect(b"<html>not found</html>", &[(NotTar, None, Some(0))]);
+    expect(b"", &[(NotTar, None, Some(0))]);
+}
+
+#[test]
+fn odd_grouping_is_found() {
+    use FindingKind::*;
+    let three = [&b"1"[..], b"2", b"3"];
+    let [a, b, c] = three;
+    expect(
+        &archive(&[("a.jpg", a), ("b.jpg", b), ("a.cls", c), ("b.cls", c)]),
+        &[(SplitGroup, Some("a"), Some(2048)), (SplitGroup, Some("b"), Some(3072))],
+    );
+    expect(&archive(&[("a.jpg", a), ("b.jpg", b), ("a.jpg", c)]), &[(DuplicateKey, Some("a"), Some(2048))]);
+    expect(&archive(&[("a.jpg", a), ("a.JPG", b)]), &[(DuplicateField, Some("a"), Some(1024))]);
+    expect(&archive(&[("a.jpg", a), ("._a.jpg", b), ("__MACOSX/a.jpg", b)]), &[(AppleDouble, None, Some(1024))]);
+    expect(&archive(&[("a.jpg", a), ("README", b), ("b.jpg", c)]), &[(NoExtension, None, Some(1024))]);
+    expect(&archive(&[("a.jpg", a), ("b.jpg", b""), ("__meta__/x.json", b"")]), &[(EmptyField, Some("b"), Some(1024))]);
+    let fields = [("a.jpg", a), ("a.cls", b), ("b.png", a), ("b.cls", b), ("c.jpg", a)];
+    expect(&archive(&fields), &[(MissingField, Some("c"), Some(4096))]);
+}
+
+#[test]
+fn links_and_sparse_members_are_found() {
+    let mut builder = Builder::new(good(2)[..2 * SAMPLE_BYTES].to_vec());
+    let mut header = Header::new_ustar();
+    header.set_entry_type(EntryType::Symlink);
+    header.set_size(0);
+    builder.append_link(&mut header, "002.jpg", "000.jpg").unwrap();
+    expect(&builder.into_inner().unwrap(), &[(FindingKind::Link, None, Some(2 * SAMPLE_BYTES as u64))]);
+}
+
+#[test]
+fn fields_that_are_asked_for_are_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    fs::write(&path, good(3)).unwrap();
+    let fields = ["png;jpg", "txt"].map(|field| FieldSelector::parse(field).unwrap()).to_vec();
+    let options = VerifyOptions { fields, threads: 1, ..VerifyOptions::default() };
+    let found = verify(&[path], &options, &|_, _| {}).unwrap();
+    assert_eq!(found.counts.get(&FindingKind::MissingField), Some(&3));
+    assert_eq!(found.findings[0].message, "the sample has no txt, only cls, jpg");
+}
+
+#[test]
+fn keys_in_two_shards_and_many_findings_alike_are_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.tar", "b.tar"].map(|name| folder.path().join(name));
+    paths.iter().for_each(|path| fs::write(path, good(4)).unwrap());
+    let found = check(&paths);
+    assert_eq!(found.counts.get(&FindingKind::DuplicateKey), Some(&4));
+    assert_eq!((found.findings.len(), found.findings[0].key.as_deref()), (1, Some("000")));
+
+    let names: Vec<String> = (0..200).map(|n| format!("{:03}.{}", n % 100, ["jpg", "cls"][n / 100])).collect();
+    fs::write(&paths[0], archive(&names.iter().map(|name| (name.as_str(), &b"x"[..])).collect::<Vec<_>>())).unwrap();
+    let found = check(&paths[..1]);
+    assert_eq!(found.counts.get(&FindingKind::SplitGroup), Some(&100));
+    assert_eq!(found.findings.len(), 20);
+}
+
+#[test]
+fn a_stale_index_is_found_and_never_used() {
+    let made = Made::with_pictures(1, 6);
+    made.convert("out", by_samples(6));
+    let path = made.path("out/train-000000.tar");
+    let kinds = |path: &Path| check(&[path.to_owned()]).findings.iter().map(|found| found.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&path), []);
+    // Another shard of the same length, no younger than the index.
+    let index = brimful::shard::index_beside(&path);
+    let bytes = fs::read(&path).unwrap();
+    let swapped = {
+        let mut bytes = bytes.clone();
+        let name = bytes.windows(6).position(|window| window == b"img003").unwrap();
+        bytes[name..name + 6].copy_from_slice(b"img999");
+        let mut header = Header::new_ustar();
+        let start = name / 512 * 512;
+        header.as_mut_bytes().copy_from_slice(&bytes[start..start + 512]);
+        header.set_cksum();
+        bytes[start..start + 512].copy_from_slice(header.as_bytes());
+        bytes
+    };
+    fs::write(&path, &swapped).unwrap();
+    assert!(kinds(&path).contains(&FindingKind::StaleIndex));
+    let cache = brimful::shard::IndexCache::at(made.path("cache"));
+    let built = cache.load_or_build(&path, &brimful::shard::ShardOptions::default()).unwrap();
+    assert!(built.iter().any(|member| member.name.ends_with(b"img999.cls")));
+    fs::write(&path, &bytes).unwrap();
+    fs::write(&index, b"junk").unwrap();
+    assert_eq!(kinds(&path), [FindingKind::StaleIndex]);
+    fs::remove_file(&index).unwrap();
+    fs::write(path.with_extension("idx"), "v1.2 1\njpg 512 10 a.jpg\n").unwrap();
+    assert_eq!(kinds(&path), [FindingKind::StaleIndex]);
+}
+
+#[test]
+fn bytes_that_differ_from_the_description_are_found() {
+    let made = Made::with_pictures(2, 6);
+    made.convert("out", by_samples(4));
+    let paths: Vec<PathBuf> = (0..2).map(|n| made.path(&format!("out/train-{n:06}.tar"))).collect();
+    let mut bytes = fs::read(&paths[1]).unwrap();
+    let middle = bytes.iter().position(|&byte| byte == 4).unwrap();
+    bytes[middle] = 5;
+    fs::write(&paths[1], bytes).unwrap();
+    fs::remove_file(made.path("out/train-000002.tar")).unwrap();
+    let options = VerifyOptions { hash: true, threads: 2, ..VerifyOptions::default() };
+    let found = verify(&paths, &options, &|_, _| {}).unwrap();
+    let kinds: Vec<FindingKind> = found.findings.iter().map(|found| found.kind).collect();
+    assert_eq!(kinds, [FindingKind::HashMismatch, FindingKind::MissingShard]);
+    assert_eq!(check(&paths).findings, []);
+    fs::remove_file(made.path("out/dataset.json")).unwrap();
+    assert!(verify(&paths, &options, &|_, _| {}).unwrap_err().hint().unwrap().contains("--hash"));
+}
+
+fn mend(bytes: &[u8], duplicates: Duplicates, decode: bool) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    fs::write(&path, bytes).unwrap();
+    let options = RepairOptions { duplicates, decode, fields: Vec::new(), threads: 2 };
+    let out = folder.path().join("out");
+    let mended = repair(&[path], &out, &options, &|_, _| {}).unwrap();
+    let lines = mended.shards.iter().flat_map(|shard| {
+        assert_eq!(check(std::slice::from_ref(shard)).findings, []);
+        samples(shard).into_iter().map(|(key, fields)| {
+            let fields: Vec<&str> = fields.iter().map(|(ext, _)| ext.as_str()).collect();
+            format!("{key}: {}", fields.join(" "))
+        })
+    });
+    let left_out = mended.left_out.iter().map(|left| left.sample.rsplit(' ').next().unwrap().to_owned());
+    (lines.collect(), left_out.collect())
+}
+
+#[test]
+fn repaired_shards_are_regrouped_and_have_no_finding() {
+    let names = ["b.jpg", "a.jpg", "._b.jpg", "b.cls", "README", "a.cls", "a.jpg", "a.cls"];
+    let bytes = archive(&names.map(|name| (name, name.as_bytes())));
+    let (lines, left_out) = mend(&bytes, Duplicates::Rename, false);
+    assert_eq!(lines, ["b: cls jpg", "a: cls jpg", "a-2: cls jpg"]);
+    assert_eq!(left_out, ["README"]);
+    let (lines, left_out) = mend(&bytes, Duplicates::Drop, false);
+    assert_eq!(lines, ["b: cls jpg", "a: cls jpg"]);
+    assert_eq!(left_out, ["README", "a.jpg", "a.cls"]);
+}
+
+#[test]
+fn damaged_samples_are_left_out_and_the_rest_is_kept() {
+    let mut bytes = good(6);
+    bytes[2 * SAMPLE_BYTES + 1024 + 3] ^= 1;
+    bytes.truncate(5 * SAMPLE_BYTES + 1024);
+    let (lines, left_out) = mend(&bytes, Duplicates::Rename, false);
+    assert_eq!(lines, ["000: cls jpg", "001: cls jpg", "003: cls jpg", "004: cls jpg"]);
+    assert_eq!(left_out, ["002", "005"]);
+    // No picture here is one.
+    let (lines, left_out) = mend(&good(3), Duplicates::Rename, true);
+    assert_eq!((lines.len(), left_out.len()), (0, 3));
+}
+
+#[test]
+fn every_cut_and_every_changed_header_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let whole = good(3);
+    let kinds = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        check(std::slice::from_ref(&path)).findings.len()
+    };
+    for end in (0..whole.len() - 1024).step_by(128) {
+        assert!(kinds(&whole[..end]) > 0, "cut at {end}");
+    }
+    for header in [0, 1024, SAMPLE_BYTES, 2 * SAMPLE_BYTES + 1024] {
+        for byte in (0..160).step_by(13) {
+            let mut bytes = whole.clone();
+            bytes[header + byte] ^= 4;
+            assert!(kinds(&bytes) > 0, "byte {byte} of the header at {header}");
+        }
+    }
+}
