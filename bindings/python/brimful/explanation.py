@@ -10,7 +10,7 @@ class Explanation:
     """Printed, it is a short text; its attributes are for programs.
 
     Attributes:
-        engine: "native", or "torch" where torch's own machinery does the work.
+        engine: "native", "torch" where torch's own machinery does the work, or "python" where no step is native.
         native: steps that run natively, in order.
         python: steps that run in Python, in order.
         reasons: why the engine is torch's, or why a step runs in Python.

@@ -87,6 +87,8 @@ class WebDataset(DataPipeline, FluidInterface):
         resampled = resampled or mode == "resampled"
         buffer = _shard_buffer(shardshuffle, resampled)
         self.seed = _seed(seed)
+        # A seed that nobody gave is another one in each process, which matters where ranks share samples out.
+        is_drawn = seed is None and "WDS_SEED" not in os.environ
         self.cache_dir, self.cache_size = _cache(cache_dir, cache_size)
         self.append(self._shards(urls, resampled, mode))
         for splitter in (nodesplitter, workersplitter):
@@ -96,6 +98,9 @@ class WebDataset(DataPipeline, FluidInterface):
             self.append(ordering.detshuffle(buffer, seed=self.seed, compat=compat))
         elif buffer:
             self.append(ordering.shuffle(buffer, seed=self.seed, compat=compat))
+        for stage in self.pipeline:
+            if hasattr(stage, "seed"):
+                stage.is_drawn = is_drawn
         if self.cache_dir is None or self.cache_size == 0:
             self.append(cache.StreamingOpen(handler=handler))
         else:

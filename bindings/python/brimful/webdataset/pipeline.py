@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from ..explanation import Explanation
 from . import sized
 from .pytorch import DataLoader, IterableDataset
 from .stages import PipelineStage
@@ -69,25 +70,19 @@ class DataPipeline(IterableDataset, PipelineStage):
         """One pass over the source."""
         if not self.pipeline:
             raise ValueError("the pipeline is empty; its first stage is a source, such as SimpleShardList(urls)")
-        source, rest = self._head()
-        for stage in rest:
+        # Imported here: what is recognised there is made of pipelines.
+        from . import native
+
+        source, stages = native.head(self) or (self.invoke(self.pipeline[0]), 1)
+        for stage in self.pipeline[stages:]:
             source = self.invoke(stage, source)
         return source
 
-    def _head(self) -> tuple[Any, list[Any]]:
-        """An iterator over what comes out of the native stages, or of the source, and the stages behind it."""
-        from . import delivery
-
-        native = None if self.strict else delivery.of(self)
-        if native is not None:
-            return iter(native), self.pipeline[native.plan.stages :]
-        return self.invoke(self.pipeline[0]), self.pipeline[1:]
-
-    def explain(self) -> Any:
+    def explain(self) -> Explanation:
         """Which stages run natively, which in Python, and why."""
-        from . import delivery
+        from . import native
 
-        return delivery.explain(self)
+        return native.explain(self)
 
     def iterator(self) -> Iterator[Any]:
         """As many passes as were asked for; one that gives nothing is the last."""

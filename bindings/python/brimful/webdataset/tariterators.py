@@ -1,7 +1,7 @@
 """From opened shards to members to samples: neighbours with one key make a sample.
 
-A member `dir/a.left.jpg` has the key `dir/a` and the field `left.jpg`. Samples that an archive out of order tears apart,
-files that macOS leaves beside others, and damage are told; `compat="strict"` passes over them as webdataset does.
+A member `dir/a.left.jpg` has the key `dir/a` and the field `left.jpg`. Samples torn apart by an archive out of order,
+files that macOS leaves beside others, and damage are told; `compat="strict"` passes over them, as webdataset does.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ BLOCK = 512
 META_BYTES_MAX = 1 << 20
 MEMBER_BYTES_MAX = 1 << 40
 
-# What is read behind an archive's end, so that the process that writes it can end by itself.
+# What is read behind an archive's end: padding, or another archive.
 TAIL_BYTES_MAX = 1 << 20
 
 _REGULAR = b"0\x007"
@@ -81,13 +81,13 @@ def regular_members(stream: Any, is_lenient: bool = False) -> Iterator[Member]:
         tarfile.ReadError: for what is no archive, or a damaged or cut one; it says at which byte.
     """
     source = Source(stream)
-    archive = Source(_inflated(source))
+    inflated = _inflated(source)
+    archive = source if inflated is source else Source(inflated)
     try:
         yield from _members(archive, is_lenient)
         if not is_lenient:
-            _finish(archive)
-            if archive is not source:
-                source.read(TAIL_BYTES_MAX)
+            # To the end, so that a checksum there is checked and a process that writes the archive can end by itself.
+            archive.read(TAIL_BYTES_MAX)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise tarfile.ReadError(f"the compressed archive is damaged or cut: {error}") from error
 
@@ -126,13 +126,17 @@ def _members(archive: Source, is_lenient: bool) -> Iterator[Member]:
     while True:
         offset = archive.offset
         block = archive.read(BLOCK)
+        if block and not block.strip(b"\0"):
+            if is_lenient or not (block := _behind_the_end(archive)):
+                return
+            # Archives that were joined by cat are read on.
+            offset = archive.offset - BLOCK
+            everywhere = {}
         fault = _fault(block, offset)
         if fault is not None:
             if is_lenient and offset:
                 return
             raise tarfile.ReadError(fault)
-        if not block.strip(b"\0"):
-            return
         kind = block[156:157]
         size = _number(block[124:136], offset)
         if kind in (b"x", b"g", b"L", b"K"):
@@ -165,8 +169,6 @@ def _fault(block: bytes, offset: int) -> str | None:
         return f"the archive ends at byte {offset} without an end mark: it was cut" if offset else "empty file"
     if len(block) < BLOCK:
         return f"the archive is cut inside the header at byte {offset}: truncated header"
-    if not block.strip(b"\0"):
-        return None
     stored = block[148:156].split(b"\0")[0].strip()
     unsigned = sum(block) - sum(block[148:156]) + 8 * 32
     if stored and all(digit in b"01234567" for digit in stored):
@@ -176,17 +178,15 @@ def _fault(block: bytes, offset: int) -> str | None:
     return f"no tar header at byte {offset}: " + ("the archive is damaged" if offset else "this is no tar archive")
 
 
-def _finish(archive: Source) -> None:
-    """Reads the padding behind the end, and refuses another archive there, which nobody would see."""
-    tail = archive.read(TAIL_BYTES_MAX)
-    start = len(tail) - len(tail.lstrip(b"\0"))
-    start -= start % BLOCK
-    block = tail[start : start + BLOCK]
-    if len(block) == BLOCK and _fault(block, 1) is None and block.strip(b"\0"):
-        raise tarfile.ReadError(
-            f"another archive begins behind the end mark, at byte {archive.offset - len(tail) + start}: join archives "
-            "with `tar --concatenate`, not with cat"
-        )
+def _behind_the_end(archive: Source) -> bytes:
+    """The header of another archive behind an end mark; empty where there is only padding, or what is no archive."""
+    for _ in range(TAIL_BYTES_MAX // BLOCK):
+        block = archive.read(BLOCK)
+        if block.strip(b"\0"):
+            return block if len(block) == BLOCK and _fault(block, 1) is None else b""
+        if len(block) < BLOCK:
+            break
+    return b""
 
 
 def _data(archive: Source, size: int, size_max: int, offset: int) -> bytes:

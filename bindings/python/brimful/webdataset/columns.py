@@ -1,0 +1,135 @@
+"""One value of a sample: the native field it comes from, and how that becomes what the stages would have made.
+
+A column of a native batch becomes rows here, or stays whole where nothing has to be done to its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _native
+from .._compiler import Compiled, compile_transform
+from ..arrays import numpy_column, torch_column
+from ..errors import BrimfulError
+from . import images
+from .values import extension
+
+NATIVE_IMAGES = frozenset(["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"])
+NATIVE_VALUES = frozenset(["cls", "cls2", "index", "inx", "id", "txt", "text", "transcript", "json", "jsn"])
+
+# Fields with these endings are decoded in Python: some may run code, some need packages, arrays may differ in shape.
+PYTHON_VALUES = frozenset(["pkl", "pickle", "pyd", "pth", "ten", "tb", "mp", "msg", "npy", "npz", "cbor", "gz"])
+
+
+class NoNativeForm(Exception):
+    """Ends the native part of a pipeline; the text says why."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A value of a sample.
+
+    Attributes:
+        field: as `ShardDataset` names it.
+        image_spec: how an image is wanted, or None for what is none.
+        functions: of the value, in order.
+    """
+
+    field: str
+    image_spec: str | None = None
+    functions: tuple[Callable, ...] = ()
+
+    def compiled(self) -> Compiled | None:
+        """The functions of a PIL image, split into their native and their Python part; None if none is native."""
+        if self.image_spec not in ("pil", "pilrgb") or not self.functions:
+            return None
+        try:
+            compiled = compile_transform(list(self.functions))
+        except (TypeError, BrimfulError):
+            # It is called as any function is, and says itself what is wrong with it.
+            return None
+        return compiled if compiled.names else None
+
+    def rows(self, column: Any, compiled: Compiled | None, is_owned: bool = False) -> list[Any]:
+        """The values of a native column, as the stages would make them.
+
+        They are views of the batch's memory; with `is_owned` each has memory of its own, so that one that is kept does
+        not keep the batch.
+        """
+        if self.image_spec is None:
+            values = numpy_column(column).tolist() if isinstance(column, _native.Tensor) else list(column)
+            functions = self.functions
+        elif compiled is not None and compiled.makes_tensor:
+            values, functions = list(torch_column(column)), compiled.python
+            values = [value.clone() for value in values] if is_owned else values
+        else:
+            pixels = numpy_column(column)
+            values = [_image(row.copy() if is_owned else row, self.image_spec) for row in pixels]
+            functions = self.functions if compiled is None else compiled.python
+        for function in functions:
+            values = [function(value) for value in values]
+        return values
+
+    def whole(self, column: Any, compiled: Compiled | None) -> Any | None:
+        """The native column as a column of a batch; None where its rows have to be made and combined."""
+        if self.image_spec is None or not isinstance(column, _native.Tensor):
+            return None
+        if compiled is not None and compiled.makes_tensor:
+            return None if compiled.python else torch_column(column)
+        container, element, _ = images.imagespecs[self.image_spec]
+        if self.functions or container == "pil":
+            return None
+        return _stacked(numpy_column(column), container, element)
+
+
+def column_of(names: str, is_decoded: bool, image_spec: str | None) -> Column:
+    """The column of a field of to_tuple, `names` being its alternatives.
+
+    Raises:
+        NoNativeForm: if the native side would make something else of it.
+    """
+    alternatives = names.split(";")
+    if names != names.lower() or not all(alternatives) or ":" in names or " " in names:
+        raise NoNativeForm(f"the field '{names}' has no native form")
+    if alternatives == ["__key__"]:
+        return Column("__key__")
+    if any(name.startswith("__") for name in alternatives):
+        raise NoNativeForm(f"the field '{names}' has no native form")
+    if not is_decoded:
+        return Column(f"{names}:bytes")
+    endings = {extension(name) for name in alternatives}
+    if endings & PYTHON_VALUES:
+        raise NoNativeForm(f"'{names}' is decoded in Python")
+    if endings <= NATIVE_VALUES:
+        return Column(names)
+    if not endings & (NATIVE_VALUES | set(images.IMAGE_EXTENSIONS)) or (
+        image_spec is None and not endings & NATIVE_VALUES
+    ):
+        return Column(f"{names}:bytes")
+    if image_spec is not None and endings <= NATIVE_IMAGES:
+        return Column(names, image_spec)
+    raise NoNativeForm(f"'{names}' may be several kinds of value")
+
+
+def _image(pixels: Any, image_spec: str) -> Any:
+    """Pixels `[H, W, 3]` as an image spec has them."""
+    container, element, _ = images.imagespecs[image_spec]
+    if container != "pil":
+        return images.as_array(pixels, container, element)
+    from PIL import Image
+
+    return Image.fromarray(pixels)
+
+
+def _stacked(pixels: Any, container: str, element: str | None) -> Any:
+    """Pixels `[N, H, W, 3]` as a batch of what an image spec has."""
+    if container == "numpy":
+        return images.as_array(pixels, container, element)
+    import numpy
+    import torch
+
+    if element == "float":
+        pixels = pixels.astype(numpy.float32) / 255.0
+    return torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy())
