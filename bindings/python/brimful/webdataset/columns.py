@@ -52,21 +52,15 @@ class Column:
             return None
         return compiled if compiled.names else None
 
-    def rows(self, column: Any, compiled: Compiled | None, is_owned: bool = False) -> list[Any]:
-        """The values of a native column, as the stages would make them.
-
-        They are views of the batch's memory; with `is_owned` each has memory of its own, so that one that is kept does
-        not keep the batch.
-        """
+    def rows(self, column: Any, compiled: Compiled | None) -> list[Any]:
+        """The values of a native column, as the stages would make them."""
         if self.image_spec is None:
             values = numpy_column(column).tolist() if isinstance(column, _native.Tensor) else list(column)
             functions = self.functions
         elif compiled is not None and compiled.makes_tensor:
-            values, functions = list(torch_column(column)), compiled.python
-            values = [value.clone() for value in values] if is_owned else values
+            values, functions = _each(column, torch_column), compiled.python
         else:
-            pixels = numpy_column(column)
-            values = [_image(row.copy() if is_owned else row, self.image_spec) for row in pixels]
+            values = [_image(pixels, self.image_spec) for pixels in _each(column, numpy_column)]
             functions = self.functions if compiled is None else compiled.python
         for function in functions:
             values = [function(value) for value in values]
@@ -111,6 +105,11 @@ def column_of(names: str, is_decoded: bool, image_spec: str | None) -> Column:
     if image_spec is not None and endings <= NATIVE_IMAGES:
         return Column(names, image_spec)
     raise NoNativeForm(f"'{names}' may be several kinds of value")
+
+
+def _each(column: Any, convert: Callable[[Any], Any]) -> list[Any]:
+    """The rows of a column, which is one tensor or a list with one for each row."""
+    return [convert(row) for row in column] if isinstance(column, list) else list(convert(column))
 
 
 def _image(pixels: Any, image_spec: str) -> Any:

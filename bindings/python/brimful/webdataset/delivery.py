@@ -74,7 +74,8 @@ class Delivery:
 
     def batches(self, combine: Callable[[list[Any]], Any]) -> Iterator[list[Any]]:
         """Batches as lists of columns; what is not one natively is combined from its rows."""
-        if not self._is_even():
+        engine = self._make_engine()
+        if engine is not None and not _is_even(engine.dataset):
             for samples in _batched(self._rows(), self.plan.batch, None, self.plan.partial):
                 yield [combine(list(column)) for column in zip(*samples)]
             return
@@ -84,14 +85,6 @@ class Delivery:
                 whole = column.whole(native, compiled)
                 columns.append(combine(column.rows(native, compiled)) if whole is None else whole)
             yield columns
-
-    def _is_even(self) -> bool:
-        """Whether all images have one size, so that they can share a native batch."""
-        engine = self._make_engine()
-        if engine is None:
-            return True
-        native = engine.dataset.native
-        return native.image_size is not None or not any(native.image_fields)
 
     def explain(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Native steps, Python steps on their values, and notes."""
@@ -120,8 +113,7 @@ class Delivery:
     def _rows(self) -> Iterator[tuple]:
         for batch in self._batches():
             columns = zip(self.plan.columns, batch.columns, self._compiled)
-            is_owned = len(batch) > 1
-            yield from zip(*(column.rows(native, compiled, is_owned) for column, native, compiled in columns))
+            yield from zip(*(column.rows(native, compiled) for column, native, compiled in columns))
 
     def _batches(self) -> Iterator[_native.Batch]:
         engine = self._make_engine()
@@ -190,12 +182,11 @@ class Delivery:
         return None
 
     def _options(self, dataset: ShardDataset, split: Split) -> dict[str, Any]:
-        native = dataset.native
-        is_even = native.image_size is not None or not any(native.image_fields)
-        rows = self.plan.batch or ROWS
+        is_whole = self.plan.batch is not None and _is_even(dataset)
         options: dict[str, Any] = {
-            "batch_size": rows if is_even else 1,
-            "drop_last": is_even and self.plan.batch is not None and not self.plan.partial,
+            "batch_size": self.plan.batch if is_whole else ROWS,
+            "delivery": "batches" if is_whole else "rows",
+            "drop_last": is_whole and not self.plan.partial,
             "num_workers": self.threads,
             "on_error": "skip" if self.plan.goes_on else "raise",
             "split": split,
@@ -228,6 +219,11 @@ def translated(error: BrimfulError) -> Exception:
     if isinstance(error, ShardError) and not isinstance(error, (NotFoundError, OSError)):
         return tarfile.ReadError(str(error))
     return error
+
+
+def _is_even(dataset: ShardDataset) -> bool:
+    """Whether all images have one size, so that they can share a native batch."""
+    return dataset.native.image_size is not None or not any(dataset.native.image_fields)
 
 
 def _has_no_samples(engine: Engine) -> bool:
