@@ -8,6 +8,9 @@ use super::number::short_text;
 /// Tick marks of an axis at most, whatever is asked for.
 const TICKS_MAX: usize = 32;
 
+/// Values beyond this on either side have no place: rounding the ends of an axis up would leave the floats.
+const MAGNITUDE_MAX: f64 = 1e300;
+
 /// What a direction of a chart means.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -74,7 +77,7 @@ impl Axis {
         if self.scale == Scale::Names {
             return Ruler { scale: Scale::Names, low: 0.0, high: self.names.len().max(1) as f64, step: 1.0 };
         }
-        let placed = |value: &f64| value.is_finite() && (self.scale == Scale::Linear || *value > 0.0);
+        let placed = |value: &f64| value.abs() <= MAGNITUDE_MAX && (self.scale == Scale::Linear || *value > 0.0);
         let given = [self.min, self.max].into_iter().flatten();
         let range = values.into_iter().chain(given).filter(placed).fold(None, |range: Option<(f64, f64)>, value| {
             let (low, high) = range.unwrap_or((value, value));
