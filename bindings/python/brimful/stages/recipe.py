@@ -1,0 +1,145 @@
+"""What is done with rows in Python: steps of the transform, the target's transform, and the making of the batch.
+
+It is the same in a thread and in a worker process, to which it is sent; it starts neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from . import draws as sources
+from .collate import Allocate, numpy_collate, torch_collate
+from .draws import Source, Undrawn
+from .failure import name_of, noted
+
+
+@dataclass
+class Rows:
+    """Samples as the native side made them.
+
+    Attributes:
+        columns: one a field: an array whose first dimension is the rows, or a list of one value a row.
+        keys: the samples' keys.
+        draws: for each sample the number that its randomness derives from.
+    """
+
+    columns: list[Any]
+    keys: list[str]
+    draws: list[int]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The Python part of a loader.
+
+    Attributes:
+        steps: the transform from its first step without a native form on.
+        takes_picture: whether these get PIL images; otherwise tensors.
+        is_image: for each field, whether it is an image.
+        is_single: whether a sample is its one field, and no tuple.
+        target_transform: called with the value of the last field.
+        collate_fn: makes the batch of a list of samples; None for torch's rules, or NumPy's.
+        arrays: "torch" or "numpy": what tensors are.
+    """
+
+    steps: tuple[Callable, ...]
+    takes_picture: bool
+    is_image: tuple[bool, ...]
+    is_single: bool
+    target_transform: Callable | None
+    collate_fn: Callable | None
+    arrays: str
+
+    @property
+    def functions(self) -> list[Callable]:
+        """Everything of it that a user may have written."""
+        return [*self.steps, *(f for f in (self.target_transform, self.collate_fn) if f is not None)]
+
+    @property
+    def source(self) -> Source:
+        """What its functions draw from."""
+        return sources.greatest(self.functions)
+
+    def make(self, rows: Rows, draws: Undrawn, allocate: Allocate | None, after: Callable[[], None]) -> Any:
+        """The batch of `rows`; `after` is called after each sample.
+
+        Raises:
+            GlobalDraw: if `draws` does not allow what a function draws from.
+        """
+        with draws.batch():
+            samples = []
+            for number, (key, draw) in enumerate(zip(rows.keys, rows.draws, strict=True)):
+                values = [column[number] for column in rows.columns]
+                if draws.keeps_rows:
+                    values = [self._copied(field, value) for field, value in enumerate(values)]
+                with draws.sample(draw):
+                    samples.append(self._sample(values, key))
+                after()
+            if self.collate_fn is None:
+                collate = torch_collate if self.arrays == "torch" else numpy_collate
+                return self._collated(collate, samples, allocate)
+            with draws.sample(sources.of_batch(rows.draws)):
+                return self._collated(self.collate_fn, samples)
+
+    def _sample(self, values: list[Any], key: str) -> Any:
+        for field, is_image in enumerate(self.is_image):
+            if is_image and self.steps:
+                values[field] = self._image(values[field], key)
+        if self.target_transform is not None:
+            values[-1] = _call(self.target_transform, values[-1], key)
+        return values[0] if self.is_single else tuple(values)
+
+    def _copied(self, field: int, value: Any) -> Any:
+        """A copy of a row that steps may write to; pictures are copies anyway."""
+        if self.is_image[field] and self.steps and self.takes_picture:
+            return value
+        copy = getattr(value, "clone", None) or getattr(value, "copy", None)
+        return copy() if copy is not None and hasattr(value, "shape") else value
+
+    def _image(self, value: Any, key: str) -> Any:
+        if self.takes_picture:
+            value = picture(value)
+        for step in self.steps:
+            value = _call(step, value, key)
+        return value
+
+    @staticmethod
+    def _collated(collate: Callable, samples: list[Any], *rest: Any) -> Any:
+        try:
+            return collate(samples, *rest)
+        except Exception as error:
+            raise noted(error, f"in {name_of(collate)}, of {len(samples)} samples") from error.__cause__
+
+
+def _call(step: Callable, value: Any, key: str) -> Any:
+    try:
+        return step(value)
+    except Exception as error:
+        raise noted(error, f"in {name_of(step)}, of sample {key}") from error.__cause__
+
+
+def picture(image: Any) -> Any:
+    """A PIL image of `[H, W, C]` bytes."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "a transform that runs in Python gets PIL images, and Pillow cannot be imported; `pip install pillow`"
+        ) from error
+    array = image if isinstance(image, numpy.ndarray) else image.numpy()
+    return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+
+
+def rows_of(batch: Any, to_array: Callable[[Any], Any]) -> Rows:
+    """The rows of a native batch; nothing is copied."""
+    columns = [
+        [to_array(row) for row in column] if isinstance(column, list) else to_array(column) for column in batch.columns
+    ]
+    return Rows(columns, batch.keys, batch.draws)
