@@ -15,11 +15,12 @@ import torch.utils.data
 from . import _native, devices, prepare, ranks
 from .arrays import torch_column
 from .dataset import ShardDataset, count, own_methods
-from .device_copies import on_device
+from .device_copies import Moved, on_device
 from .engine import Batches, Controls, Engine
-from .errors import InvalidOptionError
+from .errors import InvalidOptionError, choice
 from .explanation import Explanation, stream_notes, transform_steps
 from .samplers import Order, Planned, PlannedBatches, SeenEpoch, native_order, own_sampler, seen_epoch
+from .stages import WISHES, Single, StagedBatches, Stages
 
 __all__ = ["DataLoader"]
 
@@ -29,12 +30,19 @@ T_co = TypeVar("T_co", covariant=True)
 class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     """torch's DataLoader, native over a `ShardDataset`.
 
-    Every argument of torch's is accepted and checked as torch does. The native path serves a `ShardDataset` whose
-    transform compiles, without batch_sampler, collate_fn and worker_init_fn; of samplers it knows torch's sequential,
-    random and distributed ones. Everything else, and every other data set, goes through torch's own machinery;
-    `explain()` says which it is, and why.
+    Every argument of torch's is accepted and checked as torch does. The native path serves a `ShardDataset` without
+    batch_sampler; of samplers it knows torch's sequential, random and distributed ones. Everything else, and every
+    other data set, goes through torch's own machinery; `explain()` says which it is, and why.
 
     On the native path `num_workers` are threads, 0 for all cores; `prefetch_factor` is the number of batches in flight.
+
+    What of a transform has no native form, and a collate_fn, run in Python behind the native threads: in `num_workers`
+    threads, or in as many worker processes where threads wait for the interpreter's lock, which is measured in the
+    first batches, where a step draws from Python's or NumPy's global generators, or where a worker_init_fn is given.
+    num_workers=0 never starts a process. For each sample the global generators start from (seed, epoch, sample), so
+    that the same seed gives the same pixels wherever steps run; a generator that a step keeps for itself does not.
+    Worker processes are started as `multiprocessing_context` says and live as long as the loader.
+
     Each `iter()` begins the next epoch; `set_epoch(e)`, or that of a `DistributedSampler`, begins epoch e, also when it
     was begun before. A sampler that is never told goes on from epoch to epoch, where torch would repeat the first.
 
@@ -62,6 +70,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             `ShardDataset`.
         io: as in `ShardDataset`, where it says something else than "auto".
         shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
+        stages: where Python steps run: "auto", "threads" or "processes".
         snapshot_every_n_steps: taken for the sake of programs that use torchdata's `StatefulDataLoader`; `state_dict`
             is exact at every step, whatever it says.
     """
@@ -102,6 +111,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         shuffle_window: int | None = None,
         device_batches_max: int = 16,
         nvtx: bool = False,
+        stages: str = "auto",
         snapshot_every_n_steps: int | None = 1,
     ) -> None:
         self._device = devices.name(device)
@@ -152,12 +162,14 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         self.shuffle_window = shuffle_window
         self.device_batches_max = device_batches_max
         self.nvtx = nvtx
+        self.stages = choice("stages", stages, WISHES)
         self.snapshot_every_n_steps = snapshot_every_n_steps
         order = Order(bool(shuffle)) if sampler is None else native_order(sampler, (dataset, given))
         self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
         self._preparation: prepare.Preparation | None = None
-        self._reasons = _reasons_for_torch(dataset, batch_size, order, batch_sampler, collate_fn, worker_init_fn)
+        self._stages: Stages | None = None
+        self._reasons = _reasons_for_torch(dataset, order, batch_sampler)
         self._torch_epoch = 0 if seeded is not None else None
         if order is None or self._reasons:
             super().check_worker_number_rationality()
@@ -182,7 +194,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 stacklevel=2,
             )
         options = {
-            "batch_size": batch_size,
+            "batch_size": 1 if batch_size is None else batch_size,
             "drop_last": drop_last,
             "shuffle": order.shuffle,
             "shuffle_window": shuffle_window,
@@ -201,6 +213,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             "route": decoder if decoder in ("auto", "gpu") else "cpu",
             "nvtx": nvtx,
         }
+        if _is_staged(dataset, batch_size, collate_fn):
+            self._stages = self._stages_of(dataset, options)
         self._engine = Engine(dataset, options)
         if prefetch_factor is None and self.prefetch_factor is not None:
             self.prefetch_factor = _Unasked(self.prefetch_factor)
@@ -218,8 +232,52 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             return batches if self._device == "cpu" else on_device(batches, self._device)
         self._follow_sampler()
         self._engine.behind = None
-        batches = Batches(self._engine, self._finish, self.timeout or None, self._wants_other)
+        batches = self._batches()
         return batches if self._preparation is None else prepare.Announced(self, batches)
+
+    def _batches(self) -> Iterator[Any]:
+        timeout_s = self.timeout or None
+        if self._stages is None:
+            return Batches(self._engine, self._finish, timeout_s, self._wants_other)
+        in_order = getattr(self, "in_order", True)
+        native = self._engine.native
+        batches = StagedBatches(
+            native, self._stages, torch_column, self._finish_staged, timeout_s, self._wants_other, in_order
+        )
+        return batches if self._device == "cpu" else Moved(batches, self._device)
+
+    def _stages_of(self, dataset: ShardDataset, options: dict[str, Any]) -> Stages:
+        """The Python stages, with the native options changed to what they are fed with."""
+        factor = options["prefetch"]
+        collate_fn = None if self.collate_fn is torch.utils.data.default_collate else self.collate_fn
+        stages = Stages(
+            dataset,
+            collate_fn=Single(self.collate_fn) if self.batch_size is None else collate_fn,
+            num_workers=self.num_workers,
+            wish=self.stages,
+            context=self.multiprocessing_context,
+            worker_init_fn=self.worker_init_fn,
+            prefetch=factor * self.num_workers,
+            seed=options["seed"],
+            arrays="torch",
+            is_nested=torch.utils.data.get_worker_info() is not None,
+        )
+        if options["route"] == "gpu":
+            raise InvalidOptionError(
+                f'decoder="gpu" leaves pixels on the GPU, and {", ".join(stages.names)} run in Python on the host',
+                hint='decoder="auto" or "cpu" goes with them',
+            )
+        options |= {"delivery": "rows", "device": "cpu", "nvtx": False, "prefetch": 0}
+        if stages.layout is not None:
+            idle = [name for name, value in (("dtype", None), ("layout", "NCHW")) if options[name] != value]
+            if idle:
+                warnings.warn(
+                    f"{', '.join(idle)} without effect: the transform ends in Python, because "
+                    f"{dataset.compiled.reason}",
+                    stacklevel=4,
+                )
+            options |= {"dtype": None, "layout": stages.layout}
+        return stages
 
     def _wants_other(self, begun: int) -> bool:
         """Whether the sampler was told an epoch between `iter()` and the first batch, as Lightning does."""
@@ -295,7 +353,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         if self.seed is None and self.generator is None and asked.seed is not None:
             options["seed"] = asked.seed
         if self.device is None and asked.device is not None and asked.device.type == "cuda":
-            self._device = options["device"] = devices.name(asked.device)
+            self._device = devices.name(asked.device)
+            if self._stages is None:
+                options["device"] = self._device
         epoch, is_new_order = self._engine.state()["epoch"], options != self._engine.options
         if is_new_order:
             self._engine = Engine(self.dataset, options)
@@ -334,7 +394,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         """What each stage did, and which one is the bottleneck; on torch's path only why nothing is known."""
         if self._engine is None:
             return {"engine": "torch", "reasons": list(self._reasons)}
-        return super().stats()
+        stats = super().stats()
+        return stats if self._stages is None else {**stats, "python": self._stages.stats()}
 
     def explain(self) -> Explanation:
         """What runs natively, what in Python, and why."""
@@ -352,16 +413,33 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 notes=(f"samples are made one by one in {place}",),
             )
         decode, read = self._engine.native.threads
+        threads = f"{decode} decode threads, {read} reader threads, seed {self._engine.options['seed']}"
+        if self._stages is not None:
+            reason = self.dataset.compiled.reason
+            return Explanation(
+                "native",
+                native=("read", "decode", *native),
+                python=self._stages.names,
+                reasons=(reason,) if reason is not None else (),
+                notes=(threads, *self._stages.notes(), *stream_notes(self.dataset)),
+            )
         return Explanation(
             "native",
             native=("read", "decode", *native, "batch"),
             python=target,
             reasons=("target_transform is a Python function, called for each row",) if target else (),
-            notes=(
-                f"{decode} decode threads, {read} reader threads, seed {self._engine.options['seed']}",
-                *stream_notes(self.dataset),
-            ),
+            notes=(threads, *self._idle_notes(), *stream_notes(self.dataset)),
         )
+
+    def _idle_notes(self) -> tuple[str, ...]:
+        if self.worker_init_fn is None:
+            return ()
+        return ("worker_init_fn is not called: nothing of this loader runs in Python workers",)
+
+    def _finish_staged(self, batch: Any) -> Any:
+        if self.pin_memory and self._device == "cpu" and getattr(torch, "accelerator", torch.cuda).is_available():
+            return torch.utils.data._utils.pin_memory.pin_memory(batch)
+        return batch
 
     def _finish(self, batch: _native.Batch) -> Any:
         columns = [torch_column(column) for column in batch.columns]
@@ -402,9 +480,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             )
 
 
-def _reasons_for_torch(
-    dataset: Any, batch_size: int | None, order: Order | None, batch_sampler: Any, collate_fn: Any, worker_init_fn: Any
-) -> list[str]:
+def _reasons_for_torch(dataset: Any, order: Order | None, batch_sampler: Any) -> list[str]:
     """Why the native path cannot serve this loader; empty where it can."""
     if not isinstance(dataset, ShardDataset):
         return [f"{type(dataset).__name__} is no brimful.ShardDataset"]
@@ -412,20 +488,20 @@ def _reasons_for_torch(
     given = {
         "sampler": None if order is not None else "of another kind",
         "batch_sampler": batch_sampler,
-        "collate_fn": None if collate_fn is torch.utils.data.default_collate else collate_fn,
-        "worker_init_fn": worker_init_fn,
     }
     reasons += [f"{name} is given" for name, value in given.items() if value is not None]
-    if batch_size is None and batch_sampler is None:
-        reasons.append("batch_size is None")
-    if not dataset.compiled.is_native:
-        reasons.append(f"{dataset.compiled.reason}")
     if reasons and dataset.is_stream:
         raise InvalidOptionError(
             f"a stream of shards is only served natively, and {reasons[0]}",
             hint='access="indexed" gives random access to compressed shards',
         )
     return reasons
+
+
+def _is_staged(dataset: ShardDataset, batch_size: int | None, collate_fn: Any) -> bool:
+    """Whether something of the loader runs in Python, sample by sample."""
+    is_default = collate_fn is None or collate_fn is torch.utils.data.default_collate
+    return batch_size is None or not is_default or not dataset.compiled.is_native
 
 
 class _Unasked(int):

@@ -8,6 +8,20 @@ from typing import Any
 import torch
 
 
+class Moved(Iterator[Any]):
+    """The same over an iterator that has a length."""
+
+    def __init__(self, batches: Iterator[Any], device: str) -> None:
+        self._batches = batches
+        self._moved = on_device(batches, device)
+
+    def __next__(self) -> Any:
+        return next(self._moved)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
 def on_device(batches: Iterable[Any], device: str) -> Iterator[Any]:
     """Each batch on `device`, copied one ahead on a stream of its own; the program never waits for a copy.
 

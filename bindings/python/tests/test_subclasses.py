@@ -69,7 +69,7 @@ def test_paths_of_any_bytes_can_be_given(tmp_path):
 
 
 def test_a_seed_governs_torchs_path_and_epochs_repeat(pattern):
-    dataset = brimful.ShardDataset(pattern, fields="cls")
+    dataset = Doubled(pattern, fields="cls")
 
     def loader(**options):
         return brimful.DataLoader(dataset, 8, shuffle=True, collate_fn=list, **options)
@@ -91,7 +91,7 @@ def test_a_seed_governs_torchs_path_and_epochs_repeat(pattern):
 
 
 def test_ranks_are_refused_where_torch_would_give_each_all_samples(pattern):
-    dataset = brimful.ShardDataset(pattern, fields="cls")
+    dataset = Doubled(pattern, fields="cls")
     with pytest.raises(brimful.InvalidOptionError, match="shared out"):
         brimful.DataLoader(dataset, 8, collate_fn=list, rank=0, world_size=2)
     brimful.DataLoader(dataset, 8, collate_fn=list, rank=0, world_size=1)

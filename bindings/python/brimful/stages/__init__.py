@@ -7,6 +7,6 @@ threads, or in processes where the steps hold the interpreter's lock. It reads n
 from __future__ import annotations
 
 from .batches import StagedBatches
-from .stages import Stages
+from .stages import WISHES, Single, Stages
 
-__all__ = ["StagedBatches", "Stages"]
+__all__ = ["WISHES", "Single", "StagedBatches", "Stages"]

@@ -22,7 +22,7 @@ from .stages import Stages
 from .worker import Stopped, WorkerDied
 
 # How long a native wait goes on before the end of the iteration is looked for.
-_LOOK_S = 0.1
+_LOOK_S = 0.02
 
 # How long the end of an iteration waits for its threads; one in a long step is left to end by itself.
 _ENDING_S = 0.5
@@ -48,6 +48,7 @@ class Crew:
         self._next = 0
         self._pulling = threading.Lock()
         self._epoch = native.epoch()
+        self.number = self._epoch.number
         self._strategies = threading.local()
         self._threads = [
             threading.Thread(target=self._run, name=f"brimful-python-{number}", daemon=True)
@@ -221,6 +222,7 @@ class StagedBatches(Iterator[Any]):
         to_array: makes arrays of native tensors.
         finish: what is done with a batch in the consumer's thread.
         timeout_s: how long a batch may be waited for, None for ever.
+        is_other: called with the epoch's number before the first batch: whether another one is wanted by now.
         in_order: whether batches keep their order; otherwise whichever is ready comes.
     """
 
@@ -231,6 +233,7 @@ class StagedBatches(Iterator[Any]):
         to_array: Callable[[Any], Any],
         finish: Callable[[Any], Any],
         timeout_s: float | None = None,
+        is_other: Callable[[int], bool] | None = None,
         in_order: bool = True,
     ) -> None:
         self._native = native
@@ -245,7 +248,12 @@ class StagedBatches(Iterator[Any]):
         # Before native threads are there, where processes begin as copies of this one.
         if stages.needs_workers:
             stages.start_workers()
-        self._crew = Crew(stages, native, to_array)
+        self._to_array = to_array
+        self._is_other = is_other
+        self._begin()
+
+    def _begin(self) -> None:
+        self._crew = Crew(self._stages, self._native, self._to_array)
         self._close = weakref.finalize(self, self._crew.close)
 
     def __next__(self) -> Any:
@@ -255,6 +263,12 @@ class StagedBatches(Iterator[Any]):
                 "this iterator's threads ran in the parent process and did not come along with the fork",
                 hint="make a new iterator in the child: iter(loader)",
             )
+        if self._is_other is not None:
+            is_other, self._is_other = self._is_other, None
+            if is_other(crew.number):
+                self._close()
+                self._begin()
+                crew = self._crew
         number, (batch, error, mark) = self._take()
         for sentence in self._native.notices():
             warnings.warn(sentence, DataWarning, stacklevel=2)

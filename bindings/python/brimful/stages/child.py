@@ -123,6 +123,4 @@ def _prepare_torch(setup: Setup, number: int, seed: int) -> None:
 
     torch.set_num_threads(1)
     torch.default_generator.manual_seed(seed)
-    worker._worker_info = worker.WorkerInfo(
-        id=number, num_workers=setup.workers, seed=seed, dataset=setup.dataset
-    )
+    worker._worker_info = worker.WorkerInfo(id=number, num_workers=setup.workers, seed=seed, dataset=setup.dataset)

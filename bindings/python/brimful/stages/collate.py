@@ -49,6 +49,8 @@ def numpy_collate(samples: Sequence[Any], allocate: Allocate | None) -> Any:
     first = samples[0]
     if isinstance(first, tuple):
         return tuple(numpy_collate(column, allocate) for column in zip(*samples, strict=True))
+    if isinstance(first, dict):
+        return {name: numpy_collate([sample[name] for sample in samples], allocate) for name in first}
     rows = [row.numpy() if hasattr(row, "detach") else row for row in samples]
     first = rows[0]
     if isinstance(first, numpy.ndarray):

@@ -41,8 +41,20 @@ class GlobalDraw(BaseException):
 
 
 _V1_FIXED = frozenset(
-    "ToTensor PILToTensor ToPILImage ConvertImageDtype Normalize Resize CenterCrop Pad FiveCrop TenCrop "
-    "LinearTransformation Grayscale".split()
+    {
+        "ToTensor",
+        "PILToTensor",
+        "ToPILImage",
+        "ConvertImageDtype",
+        "Normalize",
+        "Resize",
+        "CenterCrop",
+        "Pad",
+        "FiveCrop",
+        "TenCrop",
+        "LinearTransformation",
+        "Grayscale",
+    }
 )
 _V1_GLOBAL = frozenset({"RandomChoice", "RandomOrder"})
 # Their draws cannot be led to another generator.
@@ -126,18 +138,13 @@ class Locked(Undrawn):
 
     @contextlib.contextmanager
     def sample(self, draw: int):
-        torch = sys.modules.get("torch")
         with _GLOBALS:
-            kept = random.getstate(), numpy.random.get_state()
-            of_torch = None if torch is None else torch.default_generator.get_state()
+            before = _States()
             seed_globals(draw)
             try:
                 yield
             finally:
-                random.setstate(kept[0])
-                numpy.random.set_state(kept[1])
-                if of_torch is not None:
-                    torch.default_generator.set_state(of_torch)
+                before.restore()
 
 
 class Led(Undrawn):
@@ -164,25 +171,43 @@ class Watched(Undrawn):
 
     def __init__(self) -> None:
         self._led = Led() if "torch" in sys.modules else Undrawn()
+        self._is_new = True
 
     def batch(self) -> contextlib.AbstractContextManager:
         return self._led.batch()
 
     @contextlib.contextmanager
     def sample(self, draw: int):
-        before = _states()
-        with self._led.sample(draw):
-            yield
-        if _states() != before:
-            raise GlobalDraw
+        # A function that draws mostly does so at once: the first samples are made one at a time, so that what was drawn
+        # can be given back exactly.
+        is_new, self._is_new = self._is_new, False
+        with _GLOBALS if is_new else contextlib.nullcontext():
+            before = _States()
+            try:
+                with self._led.sample(draw):
+                    yield
+            finally:
+                if _States().marks != before.marks:
+                    before.restore()
+                    raise GlobalDraw
 
 
-def _states() -> tuple:
-    state = numpy.random.get_state(legacy=False)["state"]
-    of_numpy = (state["key"].tobytes(), state["pos"]) if "key" in state else repr(state)
-    torch = sys.modules.get("torch")
-    of_torch = None if torch is None else torch.default_generator.get_state().numpy().tobytes()
-    return random.getstate(), of_numpy, of_torch
+class _States:
+    """Where the global generators stand."""
+
+    def __init__(self) -> None:
+        torch = sys.modules.get("torch")
+        self._python = random.getstate()
+        self._numpy = numpy.random.get_state()
+        self._torch = None if torch is None else torch.default_generator.get_state()
+        of_numpy = self._numpy[1].tobytes(), self._numpy[2:]
+        self.marks = self._python, of_numpy, None if torch is None else self._torch.numpy().tobytes()
+
+    def restore(self) -> None:
+        random.setstate(self._python)
+        numpy.random.set_state(self._numpy)
+        if self._torch is not None:
+            sys.modules["torch"].default_generator.set_state(self._torch)
 
 
 STRATEGIES: dict[str, Callable[[], Undrawn]] = {

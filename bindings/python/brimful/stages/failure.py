@@ -20,7 +20,7 @@ def name_of(step: Any) -> str:
 
 
 def noted(error: BaseException, note: str) -> BaseException:
-    """`error` with a note that is shown below its message; one that would end the caller's loop becomes a RuntimeError."""
+    """`error` with a note, shown below its message; one that would end the caller's loop becomes a RuntimeError."""
     if isinstance(error, (StopIteration, GeneratorExit)):
         other = RuntimeError(f"a step raised {type(error).__name__}")
         other.__cause__ = error

@@ -1,4 +1,4 @@
-"""Rows on their way to a worker process, and batches on their way back: numbers through shared memory, the rest pickled.
+"""Rows on their way to a worker process, batches on their way back: arrays in shared memory, the rest pickled.
 
 Whatever can be pickled can be part of a sample or a batch; large arrays in it are written into a segment once.
 """

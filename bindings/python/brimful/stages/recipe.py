@@ -43,7 +43,7 @@ class Recipe:
         steps: the transform from its first step without a native form on.
         takes_picture: whether these get PIL images; otherwise tensors.
         is_image: for each field, whether it is an image.
-        is_single: whether a sample is its one field, and no tuple.
+        names: what fields are called in a sample that is a dictionary; "" where it is its one field, None for tuples.
         target_transform: called with the value of the last field.
         collate_fn: makes the batch of a list of samples; None for torch's rules, or NumPy's.
         arrays: "torch" or "numpy": what tensors are.
@@ -52,7 +52,7 @@ class Recipe:
     steps: tuple[Callable, ...]
     takes_picture: bool
     is_image: tuple[bool, ...]
-    is_single: bool
+    names: tuple[str, ...] | str | None
     target_transform: Callable | None
     collate_fn: Callable | None
     arrays: str
@@ -94,7 +94,9 @@ class Recipe:
                 values[field] = self._image(values[field], key)
         if self.target_transform is not None:
             values[-1] = _call(self.target_transform, values[-1], key)
-        return values[0] if self.is_single else tuple(values)
+        if self.names is None:
+            return tuple(values)
+        return values[0] if self.names == "" else dict(zip(self.names, values, strict=True))
 
     def _copied(self, field: int, value: Any) -> Any:
         """A copy of a row that steps may write to; pictures are copies anyway."""

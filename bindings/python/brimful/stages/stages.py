@@ -57,7 +57,7 @@ class Stages:
             steps=compiled.python,
             takes_picture=bool(compiled.python) and not compiled.makes_tensor,
             is_image=tuple(dataset.native.image_fields),
-            is_single=isinstance(dataset.fields, str),
+            names=_names(dataset.fields),
             target_transform=dataset.target_transform,
             collate_fn=collate_fn,
             arrays=arrays,
@@ -184,7 +184,21 @@ class Stages:
         return tuple(notes)
 
 
+class Single:
+    """A collate function for samples that are no batches: what `convert` makes of each alone."""
+
+    def __init__(self, convert: Callable) -> None:
+        self.convert = convert
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return self.convert(samples[0])
+
+
+def _names(fields: Any) -> tuple[str, ...] | str | None:
+    if isinstance(fields, str):
+        return ""
+    return tuple(fields) if isinstance(fields, dict) else None
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-

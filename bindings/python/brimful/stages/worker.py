@@ -95,7 +95,9 @@ class Worker:
         pid = self.process.pid
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            return f"DataLoader worker (pid {pid}) was killed by {name}; the system kills processes when memory runs out"
+            return (
+                f"DataLoader worker (pid {pid}) was killed by {name}; the system kills processes when memory runs out"
+            )
         return f"DataLoader worker (pid {pid}) exited unexpectedly with code {code}"
 
     def end(self) -> None:
