@@ -13,7 +13,8 @@ import pytest
 
 import brimful
 import brimful.webdataset as wds
-from brimful.webdataset import cache, gopen, shardlists
+from brimful.webdataset import cache, shardlists
+from brimful.webdataset.gopen import reader, rewrite_url
 from conftest import write_shard
 
 
@@ -87,11 +88,7 @@ def test_a_list_of_data_sets(tmp_path):
     mixed = shardlists.shardspec(str(path))
     mixed.set_epoch(1)
     names = urls(mixed)
-    assert (
-        len([name for name in names if name.startswith("/data/a-")])
-        == 3
-        == len(set(names) & set(names[:0]) | {1, 2, 3})
-    )
+    assert len({name for name in names if name.startswith("/data/a-")}) == 3
     assert len([name for name in names if name.startswith("/data/far/b-")]) == 5
     assert names.count("/data/c.tar") == 1
     with pytest.raises(AssertionError, match="chose"):
@@ -117,7 +114,7 @@ def test_files_are_opened_by_name_or_url(tmp_path):
         assert keys(url) == ["x"]
     with wds.gopen(str(tmp_path / "new"), "wb") as stream:
         stream.write(b"abc")
-    with gopen.reader(str(tmp_path / "new")) as stream:
+    with reader(str(tmp_path / "new")) as stream:
         assert stream.read() == b"abc"
     with pytest.raises(AssertionError, match='"rb" or "wb"'):
         wds.gopen(path, "r")
@@ -131,18 +128,18 @@ def test_schemes_without_an_opener_say_what_to_do(url, advice):
 
 def test_an_opener_of_ones_own(tmp_path, monkeypatch):
     path = shard(tmp_path / "a.tar", "x")
-    monkeypatch.setitem(wds.gopen_schemes, "mine", lambda url, mode, bufsize: open(path, mode))
+    monkeypatch.setitem(wds.gopen_schemes, "mine", lambda url, mode, bufsize: open(path, mode))  # noqa: SIM115
     assert keys("mine://whatever") == ["x"]
 
 
 def test_urls_are_rewritten_as_the_environment_says(monkeypatch):
     monkeypatch.setenv("GOPEN_REWRITE", "http://old/=file:/new/;gs://=/mnt/")
-    assert gopen.rewrite_url("http://old/a") == "file:/new/a"
-    assert gopen.rewrite_url("gs://b/a") == "/mnt/b/a"
-    assert gopen.rewrite_url("other") == "other"
+    assert rewrite_url("http://old/a") == "file:/new/a"
+    assert rewrite_url("gs://b/a") == "/mnt/b/a"
+    assert rewrite_url("other") == "other"
     monkeypatch.setenv("GOPEN_REWRITE", "nonsense")
     with pytest.raises(ValueError, match="old=new"):
-        gopen.rewrite_url("a")
+        rewrite_url("a")
 
 
 def test_commands_run_only_when_that_is_allowed(tmp_path):

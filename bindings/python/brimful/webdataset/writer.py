@@ -146,6 +146,7 @@ class TarWriter:
     def __exit__(self, kind: Any, *exception: Any) -> None:
         if kind is not None and isinstance(self.own_fileobj, _Draft):
             # Half an archive is not left behind under a whole one's name.
+            self.tarstream.close()
             self.own_fileobj.discard()
             self.own_fileobj = None
             return
