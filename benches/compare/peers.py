@@ -4,6 +4,7 @@ The job: RandomResizedCrop(224), flip, normalise; batches of float32 images `[N,
 labels, in host memory or on the GPU as `job["device"]` says. `job` also has data, batch_size and workers.
 """
 
+import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -48,9 +49,9 @@ class Peer:
             return False
 
 
-def webdataset_pil(job):
-    import webdataset
-
+def webdataset_script(job, package="webdataset"):
+    """The same script, on webdataset or on brimful's stand-in for it."""
+    webdataset = importlib.import_module(package)
     shards = sorted(str(path) for path in Path(job["data"], "shards").glob("*.tar"))
     dataset = webdataset.WebDataset(shards, shardshuffle=100, resampled=True).shuffle(1000).decode("pil")
     dataset = dataset.to_tuple("jpg", "cls").map_tuple(pil_transform(), int)
@@ -117,7 +118,8 @@ def dali(job, decoder="cpu", load=0.0):
 
 
 PEERS = {
-    "webdataset + PIL": Peer(webdataset_pil, "webdataset"),
+    "webdataset + PIL": Peer(webdataset_script, "webdataset"),
+    "the webdataset script on brimful": Peer(partial(webdataset_script, package="brimful.webdataset"), "brimful"),
     "torch DataLoader + PIL": Peer(torch_pil, "torchvision"),
     "torch DataLoader + torchvision.io": Peer(torch_torchvision_io, "torchvision"),
     "DALI cpu": Peer(dali, "nvidia.dali"),
