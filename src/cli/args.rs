@@ -60,10 +60,13 @@ pub(super) enum Command {
     /// Print one field of one sample
     #[command(after_help = CAT_EXAMPLES)]
     Cat(CatArgs),
+    /// Show how large the fields of shards are, and how many samples each class has
+    #[command(after_help = STATS_EXAMPLES)]
+    Stats(StatsArgs),
     /// Say what is wrong with shards, and write repaired ones on request
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
-    /// Make shards of a folder of pictures, or of other shards
+    /// Make shards of pictures in folders, zip archives and lists, or of other shards
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
     /// Measure the stages of a loader on this machine
@@ -138,6 +141,7 @@ Examples:
   brimful ls train-000000.tar
   brimful ls -l 'train-{000000..000146}.tar'
   brimful ls --json data/ | jq .key
+  brimful ls --lacks cls --key 'n01*' data/
 
 With --json each line is {\"shard\", \"key\", \"fields\": {EXT: {\"offset\", \"size\"}}}.
 What stands before damage is listed, the damage is told on standard error, and the exit code is 1.";
@@ -153,6 +157,21 @@ pub(super) struct LsArgs {
     /// Print one JSON object a line
     #[arg(long, conflicts_with = "long")]
     pub(super) json: bool,
+    /// Only samples whose key matches: * for anything, ? for one character, [a-z] for one of several
+    #[arg(short, long, value_name = "GLOB")]
+    pub(super) key: Option<String>,
+    /// Only samples with this field; of alternatives such as jpg;png any
+    #[arg(long, value_name = "EXT")]
+    pub(super) has: Vec<String>,
+    /// Only samples without this field
+    #[arg(long, value_name = "EXT")]
+    pub(super) lacks: Vec<String>,
+    /// Only samples with a field of at least this many bytes: 500kB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(super) larger: Option<u64>,
+    /// At most so many samples
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(super) limit: Option<u64>,
     #[command(flatten)]
     pub(super) read: ReadArgs,
 }
@@ -160,20 +179,24 @@ pub(super) struct LsArgs {
 const INDEX_EXAMPLES: &str = "\
 Examples:
   brimful index 'train-{000000..000146}.tar'
-  brimful index --dali --out-dir idx/ data/
+  brimful index --format beside data/                NAME.tar.index beside NAME.tar, which travels with it
+  brimful index --format dali --out-dir idx/ data/   for NVIDIA DALI
 
-Indexes are kept in $XDG_CACHE_HOME/brimful or ~/.cache/brimful; a shard that changed is indexed again.";
+Indexes are also kept in $XDG_CACHE_HOME/brimful or ~/.cache/brimful; a shard that changed is indexed again.";
 
 #[derive(Debug, Args)]
 pub(super) struct IndexArgs {
     /// Shards: paths, folders, globs or brace patterns
     #[arg(required = true, value_name = "SHARDS")]
     pub(super) shards: Vec<OsString>,
-    /// Write index files for NVIDIA DALI, NAME.idx beside NAME.tar
-    #[arg(long)]
+    /// Where indexes go, and for whom
+    #[arg(long, value_enum, default_value_t = IndexFormat::Cache)]
+    pub(super) format: IndexFormat,
+    /// Short for --format dali
+    #[arg(long, conflicts_with = "format")]
     pub(super) dali: bool,
-    /// Folder for the files of --dali
-    #[arg(long, value_name = "FOLDER", requires = "dali")]
+    /// Folder for DALI's files
+    #[arg(long, value_name = "FOLDER")]
     pub(super) out_dir: Option<PathBuf>,
     /// Folder that keeps the indexes
     #[arg(long, value_name = "FOLDER")]
@@ -185,6 +208,24 @@ pub(super) struct IndexArgs {
     pub(super) document: DocumentArgs,
     #[command(flatten)]
     pub(super) read: ReadArgs,
+}
+
+/// Where indexes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum IndexFormat {
+    /// Into the cache, where loaders find them
+    Cache,
+    /// And beside each shard, as NAME.tar.index
+    Beside,
+    /// And beside each shard for NVIDIA DALI, as NAME.idx
+    Dali,
+}
+
+impl IndexArgs {
+    /// The format that is asked for.
+    pub(super) fn format(&self) -> IndexFormat {
+        if self.dali { IndexFormat::Dali } else { self.format }
+    }
 }
 
 const CAT_EXAMPLES: &str = "\
@@ -207,6 +248,28 @@ pub(super) struct CatArgs {
     /// List the sample's fields and their sizes instead
     #[arg(short, long, conflicts_with = "field")]
     pub(super) list_fields: bool,
+    #[command(flatten)]
+    pub(super) read: ReadArgs,
+}
+
+const STATS_EXAMPLES: &str = "\
+Examples:
+  brimful stats 'train-{000000..000146}.tar'
+  brimful stats --json data/ | jq .classes";
+
+#[derive(Debug, Args)]
+pub(super) struct StatsArgs {
+    /// Shards: paths, folders, globs or brace patterns
+    #[arg(required = true, value_name = "SHARDS")]
+    pub(super) shards: Vec<OsString>,
+    /// The field that names the class
+    #[arg(long, value_name = "EXT", default_value = "cls")]
+    pub(super) class_field: String,
+    /// Threads, all cores unless given
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    pub(super) document: DocumentArgs,
     #[command(flatten)]
     pub(super) read: ReadArgs,
 }
@@ -254,9 +317,14 @@ Examples:
   brimful convert photos/ out/ --samples-per-shard 5000 --val 0.1
   brimful convert photos/ out/ --part 3/16         one of 16 jobs, then: brimful convert --merge out/
 
-SRC is a folder of pictures with a folder for each class, or shards: a folder of them, or a pattern. It is
-never written to. The same source and options make the same bytes, on any number of threads and in any
-number of parts.";
+  brimful convert photos/ out/ --resize 512 --quality 90 --apply-orientation
+  brimful convert train.csv out/ --label-column species
+  brimful convert 'old/*.tar' out/ --shuffle 1     cut, merge and shuffle shards anew
+
+SRC is a folder of pictures with a folder for each class, a zip archive of the same, a list (.csv, .tsv,
+.jsonl: a path and a label for each picture, further columns become the field json), or shards: a folder
+of them, or a pattern. It is never written to. The same source and options make the same bytes, on any
+number of threads and in any number of parts. Without an option that asks for it no picture changes.";
 
 #[derive(Debug, Args)]
 pub(super) struct ConvertArgs {
@@ -287,6 +355,36 @@ pub(super) struct ConvertArgs {
     /// What happens to a sample whose key an earlier one has
     #[arg(long, value_enum, default_value_t = DuplicatesChoice::Refuse)]
     pub(super) duplicates: DuplicatesChoice,
+    /// Make pictures whose longer side is longer than MAX pixels that small
+    #[arg(long, value_name = "MAX", value_parser = clap::value_parser!(u32).range(1..=65535))]
+    pub(super) resize: Option<u32>,
+    /// Which side --resize measures
+    #[arg(long, value_enum, default_value_t = SideChoice::Longer, requires = "resize")]
+    pub(super) resize_by: SideChoice,
+    /// Quality of JPEG files that are encoded anew [default: 90]
+    #[arg(long, value_name = "1-100", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) quality: Option<u8>,
+    /// What pictures of other formats become; webp is without loss
+    #[arg(long, value_enum, default_value_t = FormatChoice::Keep)]
+    pub(super) format: FormatChoice,
+    /// Restart markers in baseline JPEG files, every so many rows of MCUs, without loss
+    #[arg(long, value_name = "ROWS", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) restart_rows: Option<u16>,
+    /// Take EXIF, comments and colour profiles out of pictures
+    #[arg(long)]
+    pub(super) strip_metadata: bool,
+    /// Turn pictures upright as their EXIF says, without loss where that can be
+    #[arg(long)]
+    pub(super) apply_orientation: bool,
+    /// The column of paths in a list
+    #[arg(long, value_name = "NAME")]
+    pub(super) path_column: Option<String>,
+    /// The column of labels in a list
+    #[arg(long, value_name = "NAME")]
+    pub(super) label_column: Option<String>,
+    /// The folder that relative paths in a list begin at; the list's own, unless given
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) root: Option<PathBuf>,
     /// Bad samples that may be left out and listed: a number, or a share such as 0.1%
     #[arg(long, value_name = "N", default_value = "0", value_parser = budget)]
     pub(super) max_errors: ErrorBudget,
@@ -307,6 +405,24 @@ pub(super) struct ConvertArgs {
     pub(super) threads: Option<usize>,
     #[command(flatten)]
     pub(super) document: DocumentArgs,
+}
+
+/// Which side of a picture is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SideChoice {
+    /// Both sides are at most so long
+    Longer,
+    /// The shorter one is
+    Shorter,
+}
+
+/// What pictures become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum FormatChoice {
+    /// Each keeps its format
+    Keep,
+    Jpg,
+    Webp,
 }
 
 /// What happens to names that are no fit keys.

@@ -7,13 +7,17 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::args::{ConvertArgs, DuplicatesChoice, NamesChoice};
+use super::args::{ConvertArgs, DuplicatesChoice, FormatChoice, NamesChoice, SideChoice};
 use super::failure::{Outcome, note, warn};
 use super::folders;
 use super::machine::cores_available;
 use super::output::{Output, bytes_text, count_text, rate_text};
 use super::progress::Progress;
-use crate::convert::{self, Conversion, ConvertOptions, Dataset, Duplicates, Names, Part, ShardLimit, SourceKind};
+use crate::convert::{
+    self, Conversion, ConvertOptions, Dataset, Duplicates, ListOptions, Names, Part, PictureFormat, PictureOptions,
+    PictureTally, ResizeBy, ShardLimit, SourceKind,
+};
+use crate::{Error, ErrorKind};
 
 /// Shards beyond this size are slow to move and to start with.
 const SHARD_WARNING_BYTES: u64 = 2_000_000_000;
@@ -27,7 +31,7 @@ pub(super) fn run(args: &ConvertArgs, output: &mut Output) -> anyhow::Result<Out
         let dataset = convert::merge(&args.source)?;
         return tell(Summary::of(&dataset, &args.source, started), args, output);
     };
-    let kind = SourceKind::of(&args.source)?;
+    let kind = source(args)?;
     let conversion = Conversion::plan(&kind, destination, options(args))?;
     conversion.notes().iter().for_each(|sentence| warn(sentence));
     if args.samples_per_shard.is_none() && args.shard_size > SHARD_WARNING_BYTES {
@@ -71,10 +75,53 @@ fn options(args: &ConvertArgs) -> ConvertOptions {
             DuplicatesChoice::Rename => Duplicates::Rename,
             DuplicatesChoice::Drop => Duplicates::Drop,
         },
+        picture: picture_options(args),
         errors_max: args.max_errors,
         resume: args.resume,
         part: args.part.unwrap_or(Part { number: 1, of: 1 }),
         threads: args.threads.unwrap_or_else(cores_available),
+    }
+}
+
+fn picture_options(args: &ConvertArgs) -> PictureOptions {
+    PictureOptions {
+        resize: args.resize,
+        resize_by: match args.resize_by {
+            SideChoice::Longer => ResizeBy::Longer,
+            SideChoice::Shorter => ResizeBy::Shorter,
+        },
+        quality: args.quality.unwrap_or(PictureOptions::default().quality),
+        format: match args.format {
+            FormatChoice::Keep => PictureFormat::Keep,
+            FormatChoice::Jpg => PictureFormat::Jpg,
+            FormatChoice::Webp => PictureFormat::WebP,
+        },
+        restart_rows: args.restart_rows,
+        strip_metadata: args.strip_metadata,
+        apply_orientation: args.apply_orientation,
+    }
+}
+
+/// What the source is, with what was typed about it.
+fn source(args: &ConvertArgs) -> crate::Result<SourceKind> {
+    let kind = SourceKind::of(&args.source)?;
+    let about_list = args.root.is_some() || args.path_column.is_some() || args.label_column.is_some();
+    let invalid = |message: &str| Err(Error::new(ErrorKind::InvalidOption, message));
+    let encodes = args.resize.is_some() || args.format == FormatChoice::Jpg || args.apply_orientation;
+    if args.quality.is_some() && !encodes {
+        return invalid(
+            "--quality is for JPEG files that are encoded anew: by --resize, --format jpg or --apply-orientation",
+        );
+    }
+    match kind {
+        SourceKind::List(list) => Ok(SourceKind::List(ListOptions {
+            root: args.root.clone(),
+            path_column: args.path_column.clone(),
+            label_column: args.label_column.clone(),
+            ..list
+        })),
+        _ if about_list => invalid("--root, --path-column and --label-column are for lists"),
+        kind => Ok(kind),
     }
 }
 
@@ -168,6 +215,7 @@ struct Summary {
     left_out: u64,
     classes: usize,
     fields: BTreeMap<String, u64>,
+    pictures: Option<PictureTally>,
     /// Pattern of the shards of each split.
     splits: BTreeMap<String, PathBuf>,
     seconds: f64,
@@ -188,6 +236,7 @@ impl Summary {
             left_out: dataset.left_out,
             classes: dataset.classes,
             fields: dataset.fields.clone(),
+            pictures: dataset.pictures.clone(),
             splits: splits.collect(),
             seconds,
             samples_per_s: dataset.samples as f64 / seconds.max(1e-9),
@@ -207,6 +256,9 @@ impl Summary {
         if self.left_out > 0 {
             let list = self.destination.join("left_out.jsonl");
             writeln!(output, "left out   {}, listed in {}", count_text(self.left_out), list.display())?;
+        }
+        if let Some(pictures) = &self.pictures {
+            writeln!(output, "pictures   {}", pictures_text(pictures))?;
         }
         let (samples, bytes) = (rate_text(self.samples_per_s), rate_text(self.mb_per_s));
         writeln!(output, "time       {:.2} s, {samples} samples/s, {bytes} MB/s", self.seconds)?;
@@ -231,4 +283,25 @@ impl Summary {
              loader = DataLoader(dataset, batch_size=256, shuffle=True, num_workers=8)"
         )
     }
+}
+
+/// What was done to pictures, and what that did to their size.
+fn pictures_text(tally: &PictureTally) -> String {
+    let PictureTally { changed, encoded, turned_lossless, marked, unmarked, bytes_before, bytes_after } = *tally;
+    let parts = [
+        (changed, "changed"),
+        (encoded, "encoded anew"),
+        (turned_lossless, "turned without loss"),
+        (marked, "with restart markers"),
+        (unmarked, "that cannot have restart markers"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", count_text(*count)))
+        .collect();
+    let change = (bytes_after as f64 / bytes_before.max(1) as f64 - 1.0) * 100.0;
+    let sizes = [bytes_before, bytes_after].map(bytes_text);
+    let what = if parts.is_empty() { "none changed".to_owned() } else { parts.join(", ") };
+    format!("{what}; {} became {} ({change:+.2} %)", sizes[0], sizes[1])
 }

@@ -12,14 +12,14 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Serialize;
 
-use super::args::IndexArgs;
+use super::args::{IndexArgs, IndexFormat};
 use super::failure::{Outcome, report, warn};
 use super::folders;
 use super::machine::cores_available;
 use super::output::{Output, bytes_text, count_text, rate_text, write_whole};
 use super::progress::Progress;
 use super::shards::{self, name_of, tell_grouping, tell_scan};
-use crate::shard::{Compression, IndexCache, ShardIndex, ShardOptions};
+use crate::shard::{Compression, IndexCache, ShardIndex, ShardOptions, index_beside};
 use crate::{Error, ErrorKind};
 
 pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outcome> {
@@ -28,7 +28,12 @@ pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outco
     let cache = args.cache_dir.clone().unwrap_or_else(folders::cache);
     let started = Instant::now();
     let kept = IndexCache::at(&cache);
-    if args.dali {
+    let format = args.format();
+    if args.out_dir.is_some() && format != IndexFormat::Dali {
+        let message = "--out-dir is for --format dali: other indexes have their places";
+        return Err(Error::new(ErrorKind::InvalidOption, message).into());
+    }
+    if format == IndexFormat::Dali {
         refuse_equal_names(&paths, args.out_dir.as_deref())?;
     }
     let built = build(&paths, &options, &kept, args.threads.unwrap_or_else(cores_available));
@@ -37,8 +42,8 @@ pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outco
     let mut bad = false;
     if let Some(sentence) = kept.unkept() {
         warn(&sentence);
-        // Files for DALI do not need the cache.
-        bad |= !args.dali;
+        // Files beside shards do not need the cache.
+        bad |= format == IndexFormat::Cache;
     }
     let mut names: Vec<Arc<str>> = Vec::new();
     let mut indexes = Vec::new();
@@ -47,12 +52,14 @@ pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outco
         match index {
             Ok(index) => {
                 bad |= tell_scan(&name_of(path), index.report());
-                if args.dali && Compression::of_path(path)?.is_some() {
+                if format == IndexFormat::Dali && Compression::of_path(path)?.is_some() {
                     let message = "DALI reads no compressed shards: there is no index of one";
                     report(&Error::new(ErrorKind::Unsupported, message).in_shard(name_of(path)).into());
                     bad = true;
-                } else if args.dali {
+                } else if format == IndexFormat::Dali {
                     files.push(write_dali(path, args.out_dir.as_deref(), &index)?);
+                } else if format == IndexFormat::Beside {
+                    bad |= write_beside(path, &index, &mut files)?;
                 }
                 names.push(name_of(path));
                 indexes.push(index);
@@ -139,6 +146,21 @@ fn write_dali(shard: &Path, folder: Option<&Path>, index: &ShardIndex) -> anyhow
     Ok(path)
 }
 
+/// Writes the index beside a shard, unless none could be used there; `true` then.
+fn write_beside(shard: &Path, index: &ShardIndex, files: &mut Vec<PathBuf>) -> crate::Result<bool> {
+    let refusal = match (Compression::of_path(shard)?, index.report().is_whole()) {
+        (Some(_), _) => "a compressed shard is read from its start: there is no index beside one",
+        (None, false) => "the shard is damaged: there is no index beside one",
+        (None, true) => {
+            index.write_beside(shard)?;
+            files.push(index_beside(shard));
+            return Ok(false);
+        }
+    };
+    report(&Error::new(ErrorKind::Unsupported, refusal).in_shard(name_of(shard)).into());
+    Ok(true)
+}
+
 /// What was indexed.
 #[derive(Debug, Serialize)]
 struct Summary {
@@ -152,7 +174,7 @@ struct Summary {
     seconds: f64,
     samples_per_s: f64,
     cache: PathBuf,
-    /// Index files for DALI.
+    /// Index files beside shards.
     files: Vec<PathBuf>,
 }
 

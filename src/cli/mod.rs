@@ -27,6 +27,7 @@ mod demo_data;
 mod ls;
 mod index;
 mod cat;
+mod stats;
 mod convert;
 mod verify;
 mod bench;
@@ -62,6 +63,7 @@ fn dispatch(command: Command, output: &mut Output) -> anyhow::Result<Outcome> {
         Command::Ls(args) => ls::run(&args, output),
         Command::Index(args) => index::run(&args, output),
         Command::Cat(args) => cat::run(&args, output),
+        Command::Stats(args) => stats::run(&args, output),
         Command::Verify(args) => verify::run(&args, output),
         Command::Convert(args) => convert::run(&args, output),
         Command::Bench(command) => bench::run(&command, output),

@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::journal::{self, Header, LeftOut, ShardRecord};
+use super::picture::PictureTally;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::Draft;
 
@@ -44,6 +45,9 @@ pub struct Dataset {
     pub classes: usize,
     /// Number of fields by extension.
     pub fields: BTreeMap<String, u64>,
+    /// What was done to pictures, where anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<PictureTally>,
     /// The splits.
     pub splits: Vec<DatasetSplit>,
 }
@@ -144,6 +148,9 @@ impl Dataset {
             }
             splits.push(split);
         }
+        let mut tally = PictureTally::default();
+        records.values().filter_map(|record| record.pictures.as_ref()).for_each(|of_shard| tally.add(of_shard));
+        let pictures = (tally != PictureTally::default()).then_some(tally);
         let left_out = records.values().map(|record| record.left_out.len() as u64).sum::<u64>();
         if left_out > header.allowed {
             let message = format!("{left_out} samples were left out, more than the {} allowed", header.allowed);
@@ -159,6 +166,7 @@ impl Dataset {
             left_out: left_out + header.dropped.len() as u64,
             classes: header.classes.len(),
             fields,
+            pictures,
             splits,
         })
     }

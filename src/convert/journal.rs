@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::options::Part;
+use super::picture::PictureTally;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::Draft;
 
@@ -44,6 +45,9 @@ pub(super) struct ShardRecord {
     /// Number of fields by extension.
     pub(super) fields: BTreeMap<String, u64>,
     pub(super) left_out: Vec<LeftOut>,
+    /// What was done to its pictures, where anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pictures: Option<PictureTally>,
 }
 
 /// A sample that is in no shard, and why.

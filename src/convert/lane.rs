@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::journal::{LeftOut, ShardRecord};
+use super::picture::{Painter, PictureOptions, PictureTally};
 use super::plan::{Plan, PlannedShard};
 use super::sample::{Fields, Packed};
 use super::shard_file::ShardFile;
@@ -21,6 +22,7 @@ pub(super) struct Job<'a> {
     pub(super) source: &'a dyn Source,
     pub(super) plan: &'a Plan,
     pub(super) folder: &'a Path,
+    pub(super) picture: &'a PictureOptions,
     /// Bad samples that are allowed, and those met so far.
     pub(super) allowed: u64,
     pub(super) left_out: AtomicU64,
@@ -36,6 +38,7 @@ pub(super) struct Job<'a> {
 #[derive(Default)]
 pub(super) struct Hand {
     fields: Fields,
+    painter: Painter,
 }
 
 /// Samples of a lane in memory, for each of its threads.
@@ -57,7 +60,7 @@ pub(super) fn make_shard(job: &Job<'_>, shard: &PlannedShard, hands: &mut [Hand]
         window: hands.len() * SAMPLES_PER_HAND,
         state: Mutex::new(State { next: shard.start, front: shard.start, committed: shard.start, ..State::default() }),
         moved: Condvar::new(),
-        written: Mutex::new(Written { file, left_out: Vec::new() }),
+        written: Mutex::new(Written { file, left_out: Vec::new(), tally: PictureTally::default() }),
     };
     match hands {
         [hand] => lane.work(hand),
@@ -71,8 +74,9 @@ pub(super) fn make_shard(job: &Job<'_>, shard: &PlannedShard, hands: &mut [Hand]
     if state.committed < shard.end {
         return Err(Error::new(ErrorKind::Cancelled, "the conversion has ended before this shard"));
     }
-    let Written { file, left_out } = lane.written.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(ShardRecord { left_out, ..file.finish()? })
+    let Written { file, left_out, tally } = lane.written.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let pictures = (tally != PictureTally::default()).then_some(tally);
+    Ok(ShardRecord { left_out, pictures, ..file.finish()? })
 }
 
 struct Lane<'a> {
@@ -107,6 +111,7 @@ struct State {
 struct Written {
     file: ShardFile,
     left_out: Vec<LeftOut>,
+    tally: PictureTally,
 }
 
 /// What came of a sample.
@@ -114,6 +119,7 @@ struct Turn {
     result: Result<Packed, LeftOut>,
     /// What it counts for in [`State::bytes`].
     bytes: u64,
+    tally: PictureTally,
 }
 
 impl Lane<'_> {
@@ -162,10 +168,16 @@ impl Lane<'_> {
         let made = self.job.plan.key(self.job.source, sample).and_then(|key| {
             hand.fields.clear();
             self.job.source.read(sample as usize, &mut hand.fields)?;
-            hand.fields.pack(&key).map_err(|error| error.at_key(&key))
+            let painted = hand.painter.paint(&mut hand.fields, self.job.picture);
+            let tally = painted.map_err(|error| error.in_shard(self.job.source.origin(sample as usize)))?;
+            Ok((hand.fields.pack(&key).map_err(|error| error.at_key(&key))?, tally))
         });
+        let mut tally = PictureTally::default();
         let result = match made {
-            Ok(packed) => Ok(packed),
+            Ok((packed, of_sample)) => {
+                tally = of_sample;
+                Ok(packed)
+            }
             Err(error) => {
                 let bad = self.job.left_out.fetch_add(1, Ordering::Relaxed) + 1;
                 if bad > self.job.allowed {
@@ -174,7 +186,7 @@ impl Lane<'_> {
                 Err(LeftOut::of(self.job.source.origin(sample as usize), &error))
             }
         };
-        Ok(Turn { result, bytes })
+        Ok(Turn { result, bytes, tally })
     }
 
     /// Puts a finished sample in its place, and writes what is due unless another thread is at it.
@@ -207,6 +219,7 @@ impl Lane<'_> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let mut samples = Vec::with_capacity(count);
         for turn in run {
+            written.tally.add(&turn.tally);
             match turn.result {
                 Ok(packed) => samples.push(packed),
                 Err(left_out) => written.left_out.push(left_out),

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::picture::PictureOptions;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How a source becomes shards.
@@ -25,6 +26,8 @@ pub struct ConvertOptions {
     pub resume: bool,
     /// Which part of the shards is made; all by default.
     pub part: Part,
+    /// What is done to pictures; nothing by default.
+    pub picture: PictureOptions,
     /// Threads, at least 1.
     pub threads: usize,
 }
@@ -99,6 +102,7 @@ impl Default for ConvertOptions {
             errors_max: ErrorBudget::Count(0),
             resume: false,
             part: Part { number: 1, of: 1 },
+            picture: PictureOptions::default(),
             threads: 1,
         }
     }
@@ -123,6 +127,7 @@ impl ConvertOptions {
         if !(1..=PARTS_MAX).contains(&of) || !(1..=of).contains(&number) {
             return invalid(format!("part {number} of {of} does not exist: parts are counted from 1"));
         }
+        self.picture.check()?;
         if self.threads == 0 {
             return invalid("threads=0: a conversion needs at least one".into());
         }

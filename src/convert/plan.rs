@@ -9,6 +9,7 @@ use twox_hash::XxHash3_128;
 use super::duplicates::{self, Resolved};
 use super::key::key_of;
 use super::options::{ConvertOptions, Names, ShardLimit};
+use super::picture::PictureOptions;
 use super::sample::member_bytes;
 use super::source::{Source, SourceKind};
 use crate::error::{Error, ErrorKind, Result};
@@ -51,6 +52,7 @@ struct Choices<'a> {
     split_seed: u64,
     names: Names,
     duplicates: super::options::Duplicates,
+    picture: &'a PictureOptions,
 }
 
 /// Changes whenever the same source and options make other bytes.
@@ -211,10 +213,11 @@ pub(super) fn planned_key(source: &dyn Source, sample: u32, names: Names) -> Res
 }
 
 fn fingerprint(source: &dyn Source, kind: &SourceKind, options: &ConvertOptions) -> Result<String> {
-    let &ConvertOptions { limit, shuffle, val_share, split_seed, names, duplicates, .. } = options;
+    let &ConvertOptions { limit, shuffle, val_share, split_seed, names, duplicates, ref picture, .. } = options;
     let source_word = kind.as_str();
+    let version = VERSION;
     let choices =
-        Choices { version: VERSION, source: source_word, limit, shuffle, val_share, split_seed, names, duplicates };
+        Choices { version, source: source_word, limit, shuffle, val_share, split_seed, names, duplicates, picture };
     let text = serde_json::to_vec(&choices).map_err(|error| {
         Error::new(ErrorKind::InvalidOption, "the options cannot be written down").with_source(error)
     })?;

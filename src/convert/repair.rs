@@ -17,6 +17,7 @@ use twox_hash::XxHash3_128;
 use super::journal::LeftOut;
 use super::lane::{Hand, Job, make_shard};
 use super::options::{ConvertOptions, Duplicates, ErrorBudget, Names, ShardLimit};
+use super::picture::PictureOptions;
 use super::plan::Plan;
 use super::sample::Fields;
 use super::source::{Source, SourceKind};
@@ -249,6 +250,7 @@ impl Mended {
             source: &self,
             plan: &plan,
             folder: out,
+            picture: &PictureOptions::default(),
             allowed: u64::MAX,
             left_out: AtomicU64::new(0),
             is_over: AtomicBool::new(false),

@@ -12,6 +12,7 @@ use super::dataset::Dataset;
 use super::journal::{Header, Journal, LeftOut};
 use super::lane::{Hand, Job, make_shard};
 use super::options::ConvertOptions;
+use super::picture::PictureOptions;
 use super::plan::{Plan, PlannedShard};
 use super::source::{Source, SourceKind};
 use crate::error::{Error, ErrorKind, Result};
@@ -146,6 +147,7 @@ impl Conversion {
             source: &*self.source,
             plan: &self.plan,
             folder: &self.folder,
+            picture: &self.options.picture,
             allowed: journal.header.allowed,
             left_out: AtomicU64::new(records.iter().map(|record| record.left_out.len() as u64).sum()),
             is_over: AtomicBool::new(false),
@@ -247,6 +249,9 @@ impl Conversion {
             "names": names,
             "duplicates": duplicates,
         });
+        if self.options.picture != PictureOptions::default() {
+            options["picture"] = json!(self.options.picture);
+        }
         if *val_share > 0.0 {
             options["split_seed"] = json!(split_seed);
         }

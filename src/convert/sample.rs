@@ -48,6 +48,10 @@ impl Fields {
         }
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Field> {
+        self.fields.iter_mut()
+    }
+
     /// Lets go of all fields.
     pub(super) fn clear(&mut self) {
         while let Some(field) = self.fields.pop() {

@@ -72,7 +72,15 @@ impl ShardFile {
             }
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(ShardRecord { shard: name, samples, bytes, hash: format!("{hash:032x}"), fields, left_out: Vec::new() })
+        Ok(ShardRecord {
+            shard: name,
+            samples,
+            bytes,
+            hash: format!("{hash:032x}"),
+            fields,
+            left_out: Vec::new(),
+            pictures: None,
+        })
     }
 }
 

@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
+use super::list::{List, ListOptions};
 use super::sample::Fields;
 use super::tars::Tars;
+use super::zip::Zip;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::ShardList;
 use crate::shard::list::SHARD_SUFFIXES;
@@ -26,11 +28,15 @@ pub enum SourceKind {
         /// The folder that stands for them, where one does: nothing is written into it.
         folder: Option<PathBuf>,
     },
+    /// A zip archive of pictures in folders that are classes.
+    Zip(PathBuf),
+    /// A list of pictures.
+    List(ListOptions),
 }
 
 impl SourceKind {
-    /// What `path` is, by what stands there: a folder with shards in it, a folder of pictures, a shard, or a pattern of
-    /// shards as [`ShardList`] takes it.
+    /// What `path` is, by what stands there: a folder with shards in it, a folder of pictures, a shard, a pattern of
+    /// shards as [`ShardList`] takes it, a zip archive, or a list.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is nothing, [`ErrorKind::Unsupported`] for what is no source.
@@ -55,8 +61,15 @@ impl SourceKind {
         if SHARD_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
             return Ok(Self::Shards { paths: vec![path.to_owned()], folder: None });
         }
-        Err(Error::new(ErrorKind::Unsupported, format!("'{}' is no source", path.display()))
-            .with_hint("a source is a folder of pictures or shards"))
+        match name.rsplit('.').next() {
+            Some("zip") => Ok(Self::Zip(path.to_owned())),
+            Some("csv" | "tsv" | "jsonl") => {
+                Ok(Self::List(ListOptions { path: path.to_owned(), ..ListOptions::default() }))
+            }
+            _ => Err(Error::new(ErrorKind::Unsupported, format!("'{}' is no source", path.display())).with_hint(
+                "a source is a folder of pictures or shards, a pattern of shards, .zip, .csv, .tsv or .jsonl",
+            )),
+        }
     }
 
     /// The kind as one word.
@@ -65,13 +78,16 @@ impl SourceKind {
         match self {
             Self::Folder(_) => "folder",
             Self::Shards { .. } => "shards",
+            Self::Zip(_) => "zip",
+            Self::List(_) => "list",
         }
     }
 
     /// The paths that are read, for whoever must keep away from them.
     pub(super) fn paths(&self) -> Vec<&Path> {
         match self {
-            Self::Folder(path) => vec![path],
+            Self::Folder(path) | Self::Zip(path) => vec![path],
+            Self::List(list) => std::iter::once(&list.path).chain(&list.root).map(PathBuf::as_path).collect(),
             Self::Shards { paths, folder } => paths.iter().chain(folder).map(PathBuf::as_path).collect(),
         }
     }
@@ -80,6 +96,8 @@ impl SourceKind {
     pub(super) fn open(&self, threads: usize) -> Result<Box<dyn Source>> {
         match self {
             Self::Folder(path) => Ok(Box::new(Folder::open(path, threads)?)),
+            Self::Zip(path) => Ok(Box::new(Zip::open(path)?)),
+            Self::List(list) => Ok(Box::new(List::open(list)?)),
             Self::Shards { paths, .. } => Ok(Box::new(Tars::open(paths.clone(), threads)?)),
         }
     }

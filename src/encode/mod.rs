@@ -7,8 +7,12 @@ mod scene;
 mod noise;
 mod jpeg;
 mod scan;
+mod coefficients;
+mod metadata;
 mod huffman;
 
+pub use coefficients::{Rewrite, Turn, rewrite_jpeg};
 pub use jpeg::{JpegOptions, PixelKind, Subsampling, encode_jpeg};
+pub use metadata::{carry_metadata, set_upright, strip_metadata};
 pub use photo::{Photo, encode_photo, photo};
 pub use scan::optimise_huffman;

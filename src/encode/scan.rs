@@ -6,7 +6,7 @@ use super::huffman::{Code, Table};
 use crate::{Error, ErrorKind, Result};
 
 /// Table slots: four DC tables, then four AC tables.
-const SLOTS: usize = 8;
+pub(super) const SLOTS: usize = 8;
 
 /// Rewrites `jpeg` with optimised Huffman tables; pixels, restart markers and all other segments stay as they are.
 ///
@@ -22,17 +22,28 @@ pub fn optimise_huffman(jpeg: &[u8]) -> Result<Vec<u8>> {
         }
     })?;
 
-    let codes: Vec<Option<Code>> = counts.iter().map(Code::for_counts).collect();
     let mut out = Vec::with_capacity(jpeg.len() + 1024);
     out.extend_from_slice(&file.head);
+    write_scan(out, &counts, file.scan_header, |visit| file.walk(visit))
+}
+
+/// Appends a scan to `out`: tables made for symbols that occur `counts` times, its header, the symbols that `walk` visits, and
+/// the end of the file.
+pub(super) fn write_scan(
+    mut out: Vec<u8>,
+    counts: &[[u32; 256]; SLOTS],
+    scan_header: &[u8],
+    walk: impl FnOnce(&mut dyn FnMut(Symbol)) -> Result<()>,
+) -> Result<Vec<u8>> {
+    let codes: Vec<Option<Code>> = counts.iter().map(Code::for_counts).collect();
     for (slot, code) in codes.iter().enumerate() {
         if let Some(code) = code {
             code.write_segment(((slot / 4 * 16) + slot % 4) as u8, &mut out);
         }
     }
-    out.extend_from_slice(file.scan_header);
+    out.extend_from_slice(scan_header);
     let mut bits = BitWriter { out, buffer: 0, count: 0 };
-    file.walk(&mut |symbol| match symbol {
+    walk(&mut |symbol| match symbol {
         Symbol::Coded { slot, symbol, extra, extra_bits } => {
             if let Some(code) = &codes[slot] {
                 let (word, word_bits) = code.word(symbol);
@@ -50,7 +61,7 @@ pub fn optimise_huffman(jpeg: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// What stands in a scan, in order.
-enum Symbol {
+pub(super) enum Symbol {
     /// A Huffman-coded symbol and the plain bits behind it.
     Coded { slot: usize, symbol: u8, extra: u16, extra_bits: u32 },
     /// A restart marker with its number, 0 to 7.
@@ -59,30 +70,37 @@ enum Symbol {
 
 /// One block of an MCU: the slots of its two tables.
 #[derive(Clone, Copy)]
-struct Block {
-    dc: usize,
-    ac: usize,
+pub(super) struct Block {
+    pub(super) dc: usize,
+    pub(super) ac: usize,
+    /// Its component's place in the frame header.
+    pub(super) component: usize,
 }
 
 /// A parsed file: everything before the scan except its Huffman tables, and the scan.
-struct File<'a> {
-    head: Vec<u8>,
-    scan_header: &'a [u8],
+pub(super) struct File<'a> {
+    pub(super) head: Vec<u8>,
+    pub(super) scan_header: &'a [u8],
     scan: &'a [u8],
     tables: [Option<Table>; SLOTS],
-    blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block>,
     mcus: usize,
     restart_interval: usize,
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) components: Vec<Component>,
 }
 
-struct Component {
-    id: u8,
-    h: usize,
-    v: usize,
+/// A component of the frame and its sampling factors.
+#[derive(Clone, Copy)]
+pub(super) struct Component {
+    pub(super) id: u8,
+    pub(super) h: usize,
+    pub(super) v: usize,
 }
 
 impl<'a> File<'a> {
-    fn parse(jpeg: &'a [u8]) -> Result<Self> {
+    pub(super) fn parse(jpeg: &'a [u8]) -> Result<Self> {
         if !jpeg.starts_with(&[0xFF, 0xD8]) {
             return Err(unsupported("the file does not begin as a JPEG file"));
         }
@@ -111,7 +129,19 @@ impl<'a> File<'a> {
                         return Err(unsupported("the file has more than one scan"));
                     }
                     let scan = &jpeg[at..end];
-                    return Ok(Self { head, scan_header: segment, scan, tables, blocks, mcus, restart_interval });
+                    let file = Self {
+                        head,
+                        scan_header: segment,
+                        scan,
+                        tables,
+                        blocks,
+                        mcus,
+                        restart_interval,
+                        width,
+                        height,
+                        components,
+                    };
+                    return Ok(file);
                 }
                 0xDD => {
                     let &[high, low] = payload else { return Err(damaged("a restart interval of the wrong length")) };
@@ -123,8 +153,13 @@ impl<'a> File<'a> {
         }
     }
 
+    /// MCUs between two restart markers, 0 for none.
+    pub(super) fn restart_interval(&self) -> usize {
+        self.restart_interval
+    }
+
     /// Calls `visit` for every symbol and restart marker of the scan.
-    fn walk(&self, visit: &mut impl FnMut(Symbol)) -> Result<()> {
+    pub(super) fn walk(&self, visit: &mut (impl FnMut(Symbol) + ?Sized)) -> Result<()> {
         let mut clean = Vec::with_capacity(self.scan.len() + 8);
         let mut rest = self.scan;
         let mut mcus_left = self.mcus;
@@ -149,10 +184,10 @@ impl<'a> File<'a> {
         }
     }
 
-    fn walk_interval(&self, clean: &[u8], mcus: usize, visit: &mut impl FnMut(Symbol)) -> Result<()> {
+    fn walk_interval(&self, clean: &[u8], mcus: usize, visit: &mut (impl FnMut(Symbol) + ?Sized)) -> Result<()> {
         let mut bits = BitReader { bytes: clean, at: 0 };
         for _ in 0..mcus {
-            for &Block { dc, ac } in &self.blocks {
+            for &Block { dc, ac, .. } in &self.blocks {
                 let (Some(dc_table), Some(ac_table)) = (&self.tables[dc], &self.tables[ac]) else {
                     return Err(damaged("the scan names a Huffman table that is not there"));
                 };
@@ -245,11 +280,12 @@ fn scan_layout(payload: &[u8], width: usize, height: usize, frame: &[Component])
     }
     let mut blocks = Vec::new();
     for entry in payload[1..=2 * count].chunks_exact(2) {
-        let component = frame
+        let place = frame
             .iter()
-            .find(|component| component.id == entry[0])
+            .position(|component| component.id == entry[0])
             .ok_or_else(|| damaged("the scan names a component that is not there"))?;
-        let block = Block { dc: usize::from(entry[1] >> 4 & 3), ac: 4 + usize::from(entry[1] & 3) };
+        let component = frame[place];
+        let block = Block { dc: usize::from(entry[1] >> 4 & 3), ac: 4 + usize::from(entry[1] & 3), component: place };
         // A scan of one component is stored block by block whatever its sampling factors say.
         let times = if count == 1 { 1 } else { component.h * component.v };
         blocks.extend(std::iter::repeat_n(block, times));
@@ -373,11 +409,11 @@ impl BitWriter {
     }
 }
 
-fn unsupported(message: &str) -> Error {
+pub(super) fn unsupported(message: &str) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-fn damaged(message: &str) -> Error {
+pub(super) fn damaged(message: &str) -> Error {
     Error::new(ErrorKind::Decode, message)
 }
 

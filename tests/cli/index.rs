@@ -138,3 +138,19 @@ fn a_document_replaces_files_and_nothing_else() {
     program.run(&["index", "--out", "-", "a.tar"]).ends_with(2);
     assert!(!program.path("-").exists());
 }
+
+#[test]
+fn indexes_go_beside_shards_on_request() {
+    let program = Program::new();
+    program.write("a.tar", &samples(3));
+    program.run(&["index", "--format", "beside", "a.tar"]).ends_quietly();
+    assert!(program.path("a.tar.index").exists());
+    program.run(&["verify", "a.tar"]).ends_quietly();
+    program.run(&["index", "--format", "dali", "a.tar"]).ends_quietly();
+    assert!(std::fs::read_to_string(program.path("a.idx")).unwrap().starts_with("v1.2 3"));
+    program.run(&["verify", "a.tar"]).ends_quietly();
+    program.write("a.tar", &samples(2));
+    let run = program.run(&["verify", "a.tar"]).ends_with(1);
+    assert_eq!(run.text().matches("a.tar: stale_index").count(), 2, "{}", run.text());
+    program.run(&["index", "--format", "beside", "--out-dir", "x", "a.tar"]).ends_with(2).tells_error("--out-dir");
+}

@@ -118,3 +118,24 @@ fn a_hundred_shards_need_few_open_files() {
     let folder = program.run(&["ls", "--io", "read", "shards"]).ends_quietly();
     assert_eq!(folder.stdout, run.stdout);
 }
+
+#[test]
+fn filters_pick_samples() {
+    let program = Program::new();
+    program.write(
+        "a.tar",
+        &archive(&[("a/1.jpg", b"123"), ("a/1.cls", b"7"), ("a/2.png", b"1"), ("b/1.jpg", b"12345678")]),
+    );
+    program.write("b.tar", &samples(3));
+    let check = |filter: &[&str], expected: &[&str]| {
+        let run = program.run(&[&["ls", "a.tar", "b.tar"], filter].concat()).ends_quietly();
+        let keys: Vec<&str> = run.lines().iter().map(|line| line.split("  ").next().unwrap()).collect();
+        assert_eq!(keys, expected, "{filter:?}");
+    };
+    check(&["--key", "?/1"], &["a/1", "b/1"]);
+    check(&["--has", "jpg;png", "--lacks", "cls"], &["a/2", "b/1"]);
+    check(&["--larger", "8B", "--key", "*/*"], &["b/1"]);
+    check(&["-n", "4"], &["a/1", "a/2", "b/1", "000000"]);
+    check(&["--limit", "0"], &[]);
+    program.run(&["ls", "--key", "[", "a.tar"]).ends_with(2).tells_error("--key");
+}

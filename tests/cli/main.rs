@@ -6,6 +6,7 @@ mod program;
 mod archive;
 mod ls;
 mod index;
+mod stats;
 mod cat;
 mod convert;
 mod doctor;

@@ -9,3 +9,6 @@ mod names;
 mod resume;
 mod verify;
 mod reshard;
+mod zips;
+mod lists;
+mod pictures;

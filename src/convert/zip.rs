@@ -1,0 +1,406 @@
+//! A zip archive of pictures as a source: its folders are classes, as in an image folder. Stored and deflated files are read,
+//! each by itself; the archive is never unpacked.
+//!
+//! Only the list at the end of an archive is believed; of encrypted files, other methods and archives in several pieces it says
+//! so and reads nothing.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use twox_hash::XxHash3_128;
+
+use super::folder::{FILE_BYTES_MAX, extension_of, is_picture, split_extension};
+use super::sample::Fields;
+use super::source::Source;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The pictures of a zip archive.
+pub(super) struct Zip {
+    path: PathBuf,
+    file: File,
+    classes: Vec<String>,
+    /// All names, one after the other, without the folder that all of them have in common.
+    names: Vec<u8>,
+    entries: Vec<Entry>,
+    notes: Vec<String>,
+}
+
+/// One file of the archive.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Where its local header begins.
+    header: u64,
+    packed: u64,
+    size: u64,
+    /// Where its name begins and ends in `names`.
+    name: (u32, u32),
+    class: u32,
+    crc: u32,
+    method: Method,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Stored,
+    Deflated,
+    /// Encrypted, or a method that is not read.
+    Other,
+}
+
+/// Bytes of the record that ends an archive, and of the comment that may follow it.
+const END_BYTES: usize = 22;
+const COMMENT_BYTES_MAX: usize = u16::MAX as usize;
+/// Bytes of an entry in the list, and of a local header, before names.
+const ENTRY_BYTES: usize = 46;
+const LOCAL_BYTES: usize = 30;
+
+impl Zip {
+    /// Lists the pictures of the archive at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when it cannot be read, [`ErrorKind::Decode`] when it is damaged or no zip archive,
+    /// [`ErrorKind::NotFound`] where there is no picture.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                Error::new(ErrorKind::Decode, format!("'{}' is damaged or no zip archive", path.display()))
+                    .with_source(error)
+            }
+            _ => Error::io(format!("cannot read '{}'", path.display()), error),
+        };
+        let file = File::open(path).map_err(failed)?;
+        let list = List::find(&file).map_err(failed)?;
+        let mut zip = Self {
+            path: path.to_owned(),
+            file,
+            classes: Vec::new(),
+            names: Vec::new(),
+            entries: Vec::new(),
+            notes: Vec::new(),
+        };
+        zip.read_list(list).map_err(failed)?;
+        if zip.entries.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, format!("no pictures in '{}'", path.display())));
+        }
+        zip.sort_into_classes();
+        Ok(zip)
+    }
+
+    fn read_list(&mut self, list: List) -> io::Result<()> {
+        let mut reader = BufReader::with_capacity(256 << 10, At { file: &self.file, at: list.offset }.take(list.bytes));
+        let (mut others, mut hidden) = (0, 0);
+        let mut text = Vec::new();
+        for _ in 0..list.count {
+            let mut head = [0; ENTRY_BYTES];
+            reader.read_exact(&mut head)?;
+            if head[..4] != *b"PK\x01\x02" {
+                return Err(invalid("an entry of its list has no signature"));
+            }
+            let lengths = [28, 30, 32].map(|at| usize::from(u16_at(&head, at)));
+            text.resize(lengths.iter().sum(), 0);
+            reader.read_exact(&mut text)?;
+            let (name, rest) = text.split_at(lengths[0]);
+            let base = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            if base.is_empty() {
+                continue;
+            }
+            if base.starts_with(b".") || name.starts_with(b"__MACOSX/") {
+                hidden += 1;
+                continue;
+            }
+            if !is_picture(base) {
+                others += 1;
+                continue;
+            }
+            let mut entry = entry_of(&head, &rest[..lengths[1]])?;
+            let start = self.names.len();
+            self.names.extend_from_slice(name);
+            let place = |at: usize| u32::try_from(at).map_err(|_| invalid("its names take more than 4 GiB"));
+            entry.name = (place(start)?, place(self.names.len())?);
+            self.entries.push(entry);
+        }
+        let path = self.path.display();
+        if others > 0 {
+            self.notes.push(format!("{others} files in '{path}' are no pictures by their names and are left out"));
+        }
+        if hidden > 0 {
+            self.notes.push(format!("{hidden} hidden files in '{path}' are left out"));
+        }
+        Ok(())
+    }
+
+    /// Takes away what all names have in common, orders the rest as an image folder is ordered, and numbers the classes.
+    fn sort_into_classes(&mut self) {
+        let names = &self.names;
+        let name_of = |entry: &Entry| &names[entry.name.0 as usize..entry.name.1 as usize];
+        let mut common = 0;
+        // A folder is common to all if there still is one below it everywhere.
+        while let Some(end) = self.entries.first().and_then(|entry| {
+            let name = name_of(entry);
+            Some(common + memchr::memchr(b'/', &name[common..])? + 1)
+        }) {
+            let first = name_of(&self.entries[0])[..end].to_vec();
+            let is_common =
+                |entry: &Entry| name_of(entry).strip_prefix(&first[..]).is_some_and(|rest| rest.contains(&b'/'));
+            if !self.entries.iter().all(is_common) {
+                break;
+            }
+            common = end;
+        }
+        self.entries.iter_mut().for_each(|entry| entry.name.0 += common as u32);
+        let parts_of = |entry: &Entry| {
+            let name = name_of(entry);
+            let slash = memchr::memrchr(b'/', name);
+            let class = memchr::memchr(b'/', name).map(|end| &name[..end]);
+            (class, slash.map(|end| &name[..end]), &name[slash.map_or(0, |end| end + 1)..])
+        };
+        self.entries.sort_by(|a, b| parts_of(a).cmp(&parts_of(b)));
+        let has_classes = self.entries.iter().any(|entry| parts_of(entry).0.is_some());
+        let loose = self.entries.iter().filter(|entry| parts_of(entry).0.is_none()).count();
+        if has_classes && loose > 0 {
+            self.notes.push(format!(
+                "{loose} pictures in no folder of '{}' have no class and are left out",
+                self.path.display()
+            ));
+        }
+        let mut entries: Vec<Entry> =
+            self.entries.iter().copied().filter(|entry| !has_classes || parts_of(entry).0.is_some()).collect();
+        let mut classes: Vec<String> = Vec::new();
+        let mut last: Option<&[u8]> = None;
+        for entry in &mut entries {
+            if let Some(class) = parts_of(entry).0 {
+                if last != Some(class) {
+                    classes.push(String::from_utf8_lossy(class).into_owned());
+                    last = Some(class);
+                }
+                entry.class = classes.len() as u32 - 1;
+            }
+        }
+        self.entries = entries;
+        self.classes = classes;
+    }
+
+    fn name_of(&self, sample: usize) -> &[u8] {
+        let (start, end) = self.entries[sample].name;
+        &self.names[start as usize..end as usize]
+    }
+
+    fn read_entry(&self, entry: &Entry, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let mut head = [0; LOCAL_BYTES];
+        self.file.read_exact_at(&mut head, entry.header)?;
+        if head[..4] != *b"PK\x03\x04" {
+            return Err(invalid("its local header has no signature"));
+        }
+        let start = entry.header + (LOCAL_BYTES as u64) + u64::from(u16_at(&head, 26)) + u64::from(u16_at(&head, 28));
+        let packed = At { file: &self.file, at: start }.take(entry.packed);
+        // One byte more than there should be tells of a file that goes on.
+        match entry.method {
+            Method::Stored => BufReader::new(packed).take(entry.size + 1).read_to_end(bytes)?,
+            Method::Deflated => {
+                flate2::bufread::DeflateDecoder::new(BufReader::new(packed)).take(entry.size + 1).read_to_end(bytes)?
+            }
+            Method::Other => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "it is encrypted or packed by a method other than deflate",
+                ));
+            }
+        };
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        if bytes.len() as u64 != entry.size || crc.sum() != entry.crc {
+            return Err(invalid("its bytes are not those that the archive's list says"));
+        }
+        Ok(())
+    }
+}
+
+impl Source for Zip {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn name(&self, sample: usize, name: &mut Vec<u8>) {
+        let full = self.name_of(sample);
+        let base = memchr::memrchr(b'/', full).map_or(0, |slash| slash + 1);
+        name.extend_from_slice(&full[..base]);
+        name.extend_from_slice(split_extension(&full[base..]).0);
+    }
+
+    fn origin(&self, sample: usize) -> String {
+        format!("{}: {}", self.path.display(), String::from_utf8_lossy(self.name_of(sample)))
+    }
+
+    fn sizes(&self, sample: usize, tell: &mut dyn FnMut(&str, u64)) {
+        let entry = &self.entries[sample];
+        if !self.classes.is_empty() {
+            tell("cls", entry.class.to_string().len() as u64);
+        }
+        tell(&extension_of(self.name_of(sample)), entry.size);
+    }
+
+    fn read(&self, sample: usize, fields: &mut Fields) -> Result<()> {
+        let entry = &self.entries[sample];
+        let origin = || self.origin(sample);
+        if entry.size > FILE_BYTES_MAX {
+            let message = format!("'{}' has {} bytes, more than the {FILE_BYTES_MAX} allowed", origin(), entry.size);
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        let mut bytes = fields.buffer();
+        self.read_entry(entry, &mut bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => {
+                Error::new(ErrorKind::Unsupported, format!("cannot read '{}': {error}", origin()))
+            }
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
+                Error::new(ErrorKind::Decode, format!("'{}' is damaged", origin())).with_source(error)
+            }
+            _ => Error::io(format!("cannot read '{}'", origin()), error),
+        })?;
+        fields.push(&extension_of(self.name_of(sample)), bytes);
+        if !self.classes.is_empty() {
+            let mut label = fields.buffer();
+            label.extend_from_slice(entry.class.to_string().as_bytes());
+            fields.push("cls", label);
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> u128 {
+        let mut hash = XxHash3_128::new();
+        for (sample, entry) in self.entries.iter().enumerate() {
+            hash.write(self.name_of(sample));
+            hash.write(&entry.size.to_le_bytes());
+            hash.write(&entry.crc.to_le_bytes());
+        }
+        hash.finish_128()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// Where the list of an archive's files is.
+struct List {
+    offset: u64,
+    bytes: u64,
+    count: u64,
+}
+
+impl List {
+    /// Finds the record at the end of the archive.
+    fn find(file: &File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let tail_bytes = length.min((END_BYTES + COMMENT_BYTES_MAX) as u64);
+        let mut tail = vec![0; tail_bytes as usize];
+        file.read_exact_at(&mut tail, length - tail_bytes)?;
+        let at = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06")
+            .find(|&at| {
+                tail.len() >= at + END_BYTES && usize::from(u16_at(&tail, at + 20)) <= tail.len() - at - END_BYTES
+            })
+            .ok_or_else(|| invalid("it has no list of files at its end"))?;
+        let end = &tail[at..at + END_BYTES];
+        let short =
+            Self { count: u16_at(end, 10).into(), bytes: u32_at(end, 12).into(), offset: u32_at(end, 16).into() };
+        let is_long = short.count == u64::from(u16::MAX) || short.bytes.max(short.offset) == u64::from(u32::MAX);
+        let list = match is_long.then(|| Self::find_long(file, length - tail_bytes + at as u64)) {
+            Some(Ok(Some(long))) => long,
+            Some(Err(error)) => return Err(error),
+            _ if u16_at(end, 4) != u16_at(end, 6) => return Err(invalid("it comes in several pieces")),
+            _ => short,
+        };
+        let fits = list.offset.checked_add(list.bytes).is_some_and(|end| end <= length);
+        if !fits || list.count > list.bytes / ENTRY_BYTES as u64 {
+            return Err(invalid("its list of files does not fit into it"));
+        }
+        Ok(list)
+    }
+
+    /// The record of an archive beyond 4 GiB or 65,535 files, which the locator before the ordinary record points to.
+    fn find_long(file: &File, end: u64) -> io::Result<Option<Self>> {
+        let mut locator = [0; 20];
+        let Some(at) = end.checked_sub(20) else { return Ok(None) };
+        file.read_exact_at(&mut locator, at)?;
+        if locator[..4] != *b"PK\x06\x07" {
+            return Ok(None);
+        }
+        let mut record = [0; 56];
+        file.read_exact_at(&mut record, u64_at(&locator, 8))?;
+        if record[..4] != *b"PK\x06\x06" {
+            return Err(invalid("the record of a large archive is not where it should be"));
+        }
+        Ok(Some(Self { count: u64_at(&record, 32), bytes: u64_at(&record, 40), offset: u64_at(&record, 48) }))
+    }
+}
+
+/// An entry of the list; what does not fit its fields of 32 bits stands in the extra field 1.
+fn entry_of(head: &[u8; ENTRY_BYTES], mut extra: &[u8]) -> io::Result<Entry> {
+    let (flags, method) = (u16_at(head, 8), u16_at(head, 10));
+    let mut entry = Entry {
+        header: u32_at(head, 42).into(),
+        packed: u32_at(head, 20).into(),
+        size: u32_at(head, 24).into(),
+        name: (0, 0),
+        class: 0,
+        crc: u32_at(head, 16),
+        method: match (flags & 1, method) {
+            (0, 0) => Method::Stored,
+            (0, 8) => Method::Deflated,
+            _ => Method::Other,
+        },
+    };
+    while extra.len() >= 4 {
+        let (kind, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
+        let Some(mut body) = extra.get(4..4 + length) else { break };
+        extra = &extra[4 + length..];
+        if kind != 1 {
+            continue;
+        }
+        for field in [&mut entry.size, &mut entry.packed, &mut entry.header] {
+            if *field == u64::from(u32::MAX) {
+                let (value, rest) =
+                    body.split_first_chunk().ok_or_else(|| invalid("a large file without its sizes"))?;
+                *field = u64::from_le_bytes(*value);
+                body = rest;
+            }
+        }
+    }
+    Ok(entry)
+}
+
+/// Reads on from a place in a file that others read too.
+struct At<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(bytes, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// Little-endian numbers at a place that the caller has checked.
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+fn invalid(message: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}

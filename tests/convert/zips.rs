@@ -1,0 +1,131 @@
+//! Zip archives become shards.
+
+use std::io::Write;
+
+use brimful::ErrorKind;
+use brimful::convert::{Conversion, ConvertOptions, Dataset, ErrorBudget, Outcome, SourceKind};
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+use crate::made::{Made, by_samples, left_out, samples};
+
+/// A zip archive of these files; every other one is deflated.
+fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut zip, mut list) = (Vec::new(), Vec::new());
+    for (number, (name, bytes)) in files.iter().enumerate() {
+        let is_packed = number % 2 == 1;
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        let packed = if is_packed {
+            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            bytes.to_vec()
+        };
+        let method: u16 = if is_packed { 8 } else { 0 };
+        let mut facts = Vec::new();
+        facts.extend(20u16.to_le_bytes());
+        facts.extend(0u16.to_le_bytes());
+        facts.extend(method.to_le_bytes());
+        facts.extend([0; 4]);
+        facts.extend(crc.sum().to_le_bytes());
+        facts.extend((packed.len() as u32).to_le_bytes());
+        facts.extend((bytes.len() as u32).to_le_bytes());
+        facts.extend((name.len() as u16).to_le_bytes());
+        facts.extend([0; 2]);
+        list.extend(b"PK\x01\x02\x14\0");
+        list.extend(&facts);
+        list.extend([0; 10]);
+        list.extend((zip.len() as u32).to_le_bytes());
+        list.extend(name.as_bytes());
+        zip.extend(b"PK\x03\x04");
+        zip.extend(&facts);
+        zip.extend(name.as_bytes());
+        zip.extend(&packed);
+    }
+    let (offset, bytes, count) = (zip.len() as u32, list.len() as u32, files.len() as u16);
+    zip.extend(list);
+    zip.extend(b"PK\x05\x06\0\0\0\0");
+    zip.extend([count.to_le_bytes(), count.to_le_bytes()].concat());
+    zip.extend(bytes.to_le_bytes());
+    zip.extend(offset.to_le_bytes());
+    zip.extend([0; 2]);
+    zip
+}
+
+fn convert(made: &Made, bytes: &[u8], options: ConvertOptions) -> brimful::Result<Dataset> {
+    let path = made.path("photos.zip");
+    std::fs::write(&path, bytes).unwrap();
+    match Conversion::plan(&SourceKind::of(&path)?, &made.path("out"), options)?.run(&|_, _| {})? {
+        Outcome::Complete(dataset) => Ok(dataset),
+        Outcome::Part { .. } => panic!("a part only"),
+    }
+}
+
+#[test]
+fn folders_below_the_common_one_are_classes() {
+    let made = Made::new();
+    let long = vec![7; 40_000];
+    let files: [(&str, &[u8]); 7] = [
+        ("set/", b""),
+        ("set/dog/b.jpg", b"b"),
+        ("set/dog/a.JPEG", &long),
+        ("set/cat/x/c.png", b"c"),
+        ("set/cat/.hidden.jpg", b""),
+        ("set/readme.txt", b"text"),
+        ("__MACOSX/set/dog/._a.jpg", b""),
+    ];
+    let dataset = convert(&made, &zip(&files), by_samples(10)).unwrap();
+    let found = samples(&made.path("out/train-000000.tar"));
+    let label = |label: &[u8]| ("cls".to_owned(), label.to_vec());
+    let expected = [
+        ("cat/x/c".to_owned(), vec![label(b"0"), ("png".into(), b"c".to_vec())]),
+        ("dog/a".to_owned(), vec![label(b"1"), ("jpg".into(), long)]),
+        ("dog/b".to_owned(), vec![label(b"1"), ("jpg".into(), b"b".to_vec())]),
+    ];
+    assert_eq!((found.as_slice(), dataset.classes), (&expected[..], 2));
+}
+
+#[test]
+fn damaged_files_are_bad_samples_and_damaged_archives_errors() {
+    let made = Made::new();
+    let good = zip(&[("a/0.jpg", b"zero"), ("a/1.jpg", b"one, long enough to be deflated"), ("a/2.jpg", b"two")]);
+    let mut bad = good.clone();
+    let at = bad.windows(4).position(|window| window == b"zero").unwrap();
+    bad[at] ^= 1;
+    assert_eq!(convert(&made, &bad, by_samples(9)).unwrap_err().kind(), ErrorKind::Decode);
+    std::fs::remove_dir_all(made.path("out")).unwrap();
+    let dataset = convert(&made, &bad, ConvertOptions { errors_max: ErrorBudget::Count(1), ..by_samples(9) }).unwrap();
+    assert_eq!((dataset.samples, dataset.left_out), (2, 1));
+    assert!(left_out(&made.path("out")).contains("a/0.jpg"));
+    for bytes in [&good[..good.len() - 30], b"", b"PK\x05\x06", &good[100..]] {
+        let error = convert(&Made::new(), bytes, by_samples(9)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Decode, "{error}");
+    }
+    assert_eq!(convert(&Made::new(), &zip(&[("a.txt", b"")]), by_samples(9)).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn any_changed_byte_is_noticed_or_harmless() {
+    let made = Made::new();
+    let good = zip(&[("a/0.jpg", b"zero"), ("a/1.jpg", b"one, long enough to be deflated")]);
+    let path = made.path("photos.zip");
+    for at in 0..good.len() {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x21;
+        std::fs::write(&path, &bytes).unwrap();
+        // No panic, and no sample of other bytes: sizes and sums are checked.
+        let plan = Conversion::plan(&SourceKind::of(&path).unwrap(), &made.path(&format!("{at}")), by_samples(9));
+        if plan.is_ok_and(|plan| plan.run(&|_, _| {}).is_ok()) {
+            for (_, fields) in samples(&made.path(&format!("{at}/train-000000.tar"))) {
+                for (ext, bytes) in fields.iter().filter(|(ext, _)| ext != "cls") {
+                    assert!(
+                        bytes.starts_with(b"zero") || bytes.starts_with(b"one, long"),
+                        "byte {at}: {ext} {bytes:?}"
+                    );
+                }
+            }
+        }
+    }
+}
