@@ -30,7 +30,7 @@ pub struct Conversion {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The data set is complete.
-    Complete(Dataset),
+    Complete(Box<Dataset>),
     /// This part is; `convert --merge` completes the data set once all parts are.
     Part {
         /// Shards of this part.
@@ -165,7 +165,7 @@ impl Conversion {
         let (_, made) = books.into_inner().unwrap_or_else(PoisonError::into_inner);
         records.extend(made);
         if self.options.part.of == 1 {
-            return Dataset::merge(&self.folder).map(Outcome::Complete);
+            return Dataset::merge(&self.folder).map(|dataset| Outcome::Complete(Box::new(dataset)));
         }
         Ok(Outcome::Part {
             shards: records.len(),
@@ -215,7 +215,7 @@ impl Conversion {
     fn made_before(&self, dataset: Dataset) -> Result<Outcome> {
         let message = format!("'{}' holds a data set already", self.folder.display());
         match (self.options.resume, dataset.fingerprint == self.plan.fingerprint) {
-            (true, true) => Ok(Outcome::Complete(dataset)),
+            (true, true) => Ok(Outcome::Complete(Box::new(dataset))),
             (true, false) => {
                 Err(Error::new(ErrorKind::StateMismatch, format!("{message}, made by another conversion"))
                     .with_hint("choose another folder"))

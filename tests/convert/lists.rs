@@ -11,7 +11,7 @@ fn convert(made: &Made, name: &str, text: &str, change: impl Fn(&mut ListOptions
     change(&mut list);
     let destination = made.path(&format!("out-{name}"));
     match Conversion::plan(&SourceKind::List(list), &destination, by_samples(10))?.run(&|_, _| {})? {
-        Outcome::Complete(dataset) => Ok(dataset),
+        Outcome::Complete(dataset) => Ok(*dataset),
         Outcome::Part { .. } => panic!("a part only"),
     }
 }

@@ -58,7 +58,7 @@ impl Made {
     #[track_caller]
     pub(crate) fn convert(&self, destination: &str, options: ConvertOptions) -> Dataset {
         match self.run(destination, options).unwrap() {
-            Outcome::Complete(dataset) => dataset,
+            Outcome::Complete(dataset) => *dataset,
             Outcome::Part { .. } => panic!("a part only"),
         }
     }

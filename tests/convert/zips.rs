@@ -58,7 +58,7 @@ fn convert(made: &Made, bytes: &[u8], options: ConvertOptions) -> brimful::Resul
     let path = made.path("photos.zip");
     std::fs::write(&path, bytes).unwrap();
     match Conversion::plan(&SourceKind::of(&path)?, &made.path("out"), options)?.run(&|_, _| {})? {
-        Outcome::Complete(dataset) => Ok(dataset),
+        Outcome::Complete(dataset) => Ok(*dataset),
         Outcome::Part { .. } => panic!("a part only"),
     }
 }
