@@ -4,7 +4,8 @@
 //! a [`shard`] is an archive, its members make a [`sample`], [`decode`] turns a region of its image into
 //! pixels, [`transform`] decides which region and resamples it, [`batch`] holds many of them in one host
 //! buffer, [`device`] makes the model's input of it, and [`loader`] runs all of that on threads. Beside that route,
-//! [`convert`] makes shards of other layouts and says what is wrong with shards, and [`report`] shows numbers to people.
+//! [`convert`] makes shards of other layouts and says what is wrong with shards, [`storage`] measures how fast they are
+//! delivered, and [`report`] shows numbers to people.
 
 pub mod error;
 pub mod shard;
@@ -16,6 +17,7 @@ pub mod batch;
 pub mod device;
 pub mod loader;
 pub mod convert;
+pub mod storage;
 pub mod report;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -94,6 +94,7 @@ pub(super) enum Io {
     Auto,
     Mmap,
     Read,
+    Direct,
 }
 
 /// Where a JSON document goes.

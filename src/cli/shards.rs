@@ -28,6 +28,7 @@ pub(super) fn io_method(io: Io) -> IoMethod {
         Io::Auto => IoMethod::Auto,
         Io::Mmap => IoMethod::Mmap,
         Io::Read => IoMethod::Read,
+        Io::Direct => IoMethod::Direct,
     }
 }
 

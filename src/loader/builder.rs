@@ -325,7 +325,7 @@ impl LoaderBuilder {
             // A stream is read by one thread at a time.
             (0, _) if self.dataset.len().is_none() => 1,
             (0, _) if self.dataset.opens_each_sample() => READERS_REMOTE,
-            (0, IoMethod::Read) => READERS_REMOTE,
+            (0, IoMethod::Read | IoMethod::Direct) => READERS_REMOTE,
             (0, IoMethod::Auto) if self.is_remote() => READERS_REMOTE,
             (0, _) => 1,
             (readers, _) => readers,

@@ -94,7 +94,7 @@ impl FileIdentity {
 }
 
 /// An error of the kind [`ErrorKind::ShardChanged`] with the advice that fits all of them.
-pub(super) fn shard_changed(message: impl Into<String>) -> Error {
+pub(crate) fn shard_changed(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::ShardChanged, message)
         .with_hint("write a new shard under another name and rename it, then start again to read the new one")
 }

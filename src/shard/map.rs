@@ -83,6 +83,14 @@ impl MapStore {
         Ok(Self { bytes, mapping, path, identity })
     }
 
+    /// The same with pages read ahead of touched ones, which opening turns off.
+    #[must_use]
+    pub fn reading_ahead(self) -> Self {
+        // Advice that is not taken changes the speed, never the bytes.
+        let _ = self.mapping.map.advise(Advice::Sequential);
+        self
+    }
+
     fn check_pages(&self) -> Result<()> {
         if self.mapping.watch.has_faulted() {
             // Prefer the reason that the file itself shows.

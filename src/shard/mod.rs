@@ -9,6 +9,7 @@ pub mod filesystem;
 #[expect(unsafe_code, reason = "maps a file and guards the map against SIGBUS")]
 pub mod map;
 pub mod read;
+pub mod direct;
 mod pipe;
 mod sniff;
 mod compressed;
@@ -63,14 +64,19 @@ pub struct ShardOptions {
     pub memory_limit_bytes: u64,
     /// Puts something between the shard and its store, such as a delay that stands for slow storage; none by default.
     pub wrap: Option<Wrap>,
+    /// Opens stores in a way of its own, whatever [`io`](Self::io) says; none by default.
+    pub opener: Option<Opener>,
 }
+
+/// Opens the store of the file at a path.
+pub type Opener = fn(&Path) -> Result<Box<dyn Store>>;
 
 /// Wraps a store as it is opened.
 pub type Wrap = fn(Box<dyn Store>) -> Box<dyn Store>;
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        Self { io: IoMethod::Auto, damage: Damage::Strict, memory_limit_bytes: 2 << 30, wrap: None }
+        Self { io: IoMethod::Auto, damage: Damage::Strict, memory_limit_bytes: 2 << 30, wrap: None, opener: None }
     }
 }
 
@@ -136,7 +142,9 @@ impl Shard {
     pub fn open(path: impl AsRef<Path>, options: &ShardOptions) -> Result<Self> {
         let path = path.as_ref();
         let name: Arc<str> = path.to_string_lossy().into();
-        let opened = store::open(path, options.io)
+        let opened = options
+            .opener
+            .map_or_else(|| store::open(path, options.io), |open| open(path))
             .map(|store| match options.wrap {
                 Some(wrap) => wrap(store),
                 None => store,

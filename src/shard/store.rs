@@ -8,6 +8,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
+use super::direct::DirectStore;
 use super::filesystem::filesystem_of;
 use super::identity::FileIdentity;
 use super::read::ReadStore;
@@ -23,6 +24,8 @@ pub enum IoMethod {
     Mmap,
     /// Positioned reads: for storage that must not be mapped.
     Read,
+    /// Positioned reads that bypass the page cache, where the file system has them.
+    Direct,
 }
 
 /// A source of immutable bytes of a known length.
@@ -88,6 +91,9 @@ pub struct Footprint {
 pub(super) fn open(path: &Path, method: IoMethod) -> Result<Box<dyn Store>> {
     if method == IoMethod::Read || (method == IoMethod::Auto && is_network(path)) {
         return Ok(Box::new(ReadStore::open(path)?));
+    }
+    if method == IoMethod::Direct {
+        return Ok(Box::new(DirectStore::open(path)?));
     }
     map(path, method)
 }
@@ -173,7 +179,7 @@ impl Store for MemoryStore {
 }
 
 /// Refuses a range that runs backwards or passes the end of a store of `len` bytes.
-pub(super) fn check_range(range: &Range<u64>, len: u64) -> Result<()> {
+pub(crate) fn check_range(range: &Range<u64>, len: u64) -> Result<()> {
     if range.start <= range.end && range.end <= len {
         return Ok(());
     }

@@ -176,7 +176,13 @@ fn decoding(mode: &str, exif: bool, decoder: &str, truncated: &str) -> PyResult<
 }
 
 fn io_method(io: &str) -> PyResult<IoMethod> {
-    choice("io", io, &[("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read)])
+    let methods = [
+        ("auto", IoMethod::Auto),
+        ("mmap", IoMethod::Mmap),
+        ("read", IoMethod::Read),
+        ("direct", IoMethod::Direct),
+    ];
+    choice("io", io, &methods)
 }
 
 pub(crate) fn color_mode(mode: &str) -> PyResult<ColorMode> {
