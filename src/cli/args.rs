@@ -1,6 +1,8 @@
 //! What may be typed: commands, arguments, help. It holds text and numbers as they were typed; what they mean is for
 //! the commands to say.
 
+pub(super) mod storage;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,6 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::convert::{ErrorBudget, Part};
 use crate::device::Device;
+
+pub(super) use storage::{CompareArgs, StorageBenchArgs};
 
 /// Threads that may be asked for.
 const THREADS_MAX: u64 = 1024;
@@ -469,6 +473,12 @@ pub(super) enum BenchCommand {
     /// Measure the loader, and its threads without it
     #[command(after_help = BENCH_LOADER_EXAMPLES)]
     Loader(LoaderBenchArgs),
+    /// Measure how fast a storage delivers shards, and how many GPUs that feeds
+    #[command(after_help = storage::STORAGE_EXAMPLES)]
+    Storage(Box<StorageBenchArgs>),
+    /// Compare two documents of a bench: which figures differ by more than chance
+    #[command(after_help = storage::COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
 }
 
 const BENCH_DECODE_EXAMPLES: &str = "\

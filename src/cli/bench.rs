@@ -1,5 +1,5 @@
-//! `brimful bench`: how fast the stages of a loader are on this machine. It measures; comparing with other programs is not
-//! its business.
+//! `brimful bench`: how fast the stages of a loader are on this machine. It measures, and compares
+//! what was measured; comparing with other programs is not its business.
 
 mod spread;
 mod photos;
@@ -7,6 +7,8 @@ mod crops;
 mod decode;
 mod ceiling;
 mod loader;
+mod storage;
+mod compare;
 
 use super::args::BenchCommand;
 use super::failure::Outcome;
@@ -16,5 +18,7 @@ pub(super) fn run(command: &BenchCommand, output: &mut Output) -> anyhow::Result
     match command {
         BenchCommand::Decode(args) => decode::run(args, output),
         BenchCommand::Loader(args) => loader::run(args, output),
+        BenchCommand::Storage(args) => storage::run(args, output),
+        BenchCommand::Compare(args) => compare::run(args, output),
     }
 }

@@ -27,7 +27,9 @@ pub(super) struct Tally {
     pub(super) requests: Histogram,
     pub(super) samples: Histogram,
     pub(super) bytes: u64,
-    /// When the last counted request was done.
+    /// When the first counted request began.
+    pub(super) first: Option<Instant>,
+    /// When the last one was done.
     pub(super) last: Option<Instant>,
 }
 
@@ -36,6 +38,7 @@ impl Tally {
         self.requests.merge(&other.requests);
         self.samples.merge(&other.samples);
         self.bytes += other.bytes;
+        self.first = [self.first, other.first].into_iter().flatten().min();
         self.last = self.last.max(other.last);
     }
 }
@@ -87,6 +90,8 @@ impl<'a> Feed<'a> {
         let latency = now.saturating_duration_since(started);
         self.tally.requests.record(latency);
         self.tally.bytes += request.len as u64;
+        // Of several under way at once a later one may be done first: that is as good a beginning.
+        self.tally.first.get_or_insert(started);
         self.tally.last = Some(now);
         if let Some((sample, is_whole)) = request.ends_sample {
             let since_begun = |begun: Instant| now.saturating_duration_since(begun);

@@ -16,7 +16,7 @@ use super::layout::Layout;
 use super::method::Method;
 use super::pattern::{Pattern, Plan};
 use super::residency::{evict, resident_share, warm};
-use super::source::{Source, check_depth};
+use super::source::{Source, check_depth, check_memory};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Threads at most.
@@ -169,17 +169,19 @@ pub fn run_source(layout: &Layout, source: &Source, case: &Case, limits: &Limits
     let device = DeviceNumber::of(layout.path(0));
     let at_start = Barrier::new(case.threads + 1);
     let request_bytes_max = plan.request_bytes_max();
+    check_memory(case.threads, case.queue_depth, request_bytes_max)?;
     // Far enough ahead that every thread is there; the clock itself is set when all are.
     let clock = std::sync::OnceLock::new();
-    let (tally, used, started) = thread::scope(|scope| {
+    let (tally, used) = thread::scope(|scope| {
         let work = || {
+            let reader = source.reader(request_bytes_max);
             at_start.wait();
             // The second wait is for the clock, which whoever made the threads sets in between.
             at_start.wait();
             let clock: &Clock<'_> =
                 clock.get().ok_or_else(|| Error::new(ErrorKind::Cancelled, "the run never began"))?;
             let mut feed = Feed::new(plan.walk(), clock);
-            let ran = source.run(layout, &mut feed, request_bytes_max);
+            let ran = reader.and_then(|reader| reader.run(layout, &mut feed));
             if ran.is_err() {
                 // The others would only read on for an answer that nobody gets.
                 clock.exhausted.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -189,7 +191,7 @@ pub fn run_source(layout: &Layout, source: &Source, case: &Case, limits: &Limits
         let threads: Vec<_> = (0..case.threads).map(|_| scope.spawn(work)).collect();
         at_start.wait();
         let before = Counters::now(device);
-        let clock = clock.get_or_init(|| Clock::starting(Instant::now(), limits.warm_up, limits.duration, limits.stop));
+        clock.get_or_init(|| Clock::starting(Instant::now(), limits.warm_up, limits.duration, limits.stop));
         at_start.wait();
         let mut tally = Tally::default();
         let mut failed = None;
@@ -201,9 +203,10 @@ pub fn run_source(layout: &Layout, source: &Source, case: &Case, limits: &Limits
             }
         }
         let used = Counters::now(device).since(&before);
-        failed.map_or(Ok((tally, used, clock.counted_from)), Err)
+        failed.map_or(Ok((tally, used)), Err)
     })?;
-    let time = tally.last.map_or(Duration::ZERO, |last| last.saturating_duration_since(started));
+    let time =
+        tally.first.zip(tally.last).map_or(Duration::ZERO, |(first, last)| last.saturating_duration_since(first));
     let samples = match case.pattern {
         Pattern::Members => Some(tally.samples.count() as f64),
         _ => layout.bytes_a_sample().map(|bytes| tally.bytes as f64 / bytes),

@@ -17,6 +17,9 @@ use crate::shard::{FileIdentity, Store};
 /// The least page of any system that is read on: touching each of its multiples touches every page.
 const PAGE_BYTES: usize = 4096;
 
+/// Bytes of all threads' buffers together, at most.
+const BUFFER_BYTES_MAX: u64 = 2 << 30;
+
 /// Open files of a layout, ready to be read by many threads.
 #[derive(Debug)]
 pub struct Source(Kind);
@@ -40,7 +43,7 @@ enum Kind {
 /// How a map's pages become resident.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Touch {
+pub(super) enum Touch {
     EachPage,
     Populate,
 }
@@ -88,54 +91,87 @@ impl Source {
         Self(Kind::Nothing)
     }
 
-    /// Reads what the feed gives until it gives no more. `request_bytes_max` bounds every request.
+    /// One thread's means to read: memory that was written to once, so that the system gives it before anything is
+    /// timed. `request_bytes_max` bounds every request.
     ///
     /// # Errors
-    /// [`ErrorKind::ShardChanged`] that names the file when one shrinks, [`ErrorKind::Io`] when one cannot be read,
-    /// [`ErrorKind::Unsupported`] when io_uring is refused.
-    pub(super) fn run(&self, layout: &Layout, feed: &mut Feed<'_>, request_bytes_max: usize) -> Result<()> {
-        let named = |error: Error, file: usize| error.in_shard(layout.path(file).to_string_lossy().as_ref());
-        match &self.0 {
-            Kind::Files(files) => {
-                let mut buffer = vec![0; request_bytes_max];
-                drive(feed, |request| {
-                    read_exactly(&files[request.file], &mut buffer[..request.len], request.offset)
-                        .map_err(|error| named(error, request.file))
-                })
-            }
+    /// [`ErrorKind::Unsupported`] when io_uring is refused, [`ErrorKind::Limit`] for more memory than there can be.
+    pub(super) fn reader(&self, request_bytes_max: usize) -> Result<Reader<'_>> {
+        Ok(match &self.0 {
+            Kind::Files(files) => Reader::Files(files, vec![1; request_bytes_max]),
             Kind::Direct(files) => {
                 let mut buffer = AlignedBuffer::default();
-                drive(feed, |request| {
-                    let range = request.offset..request.offset + request.len as u64;
-                    let read = files[request.file].read(&range, &mut buffer);
-                    read.map(drop).map_err(|error| named(error, request.file))
-                })
+                buffer.room(direct_bytes(files, request_bytes_max))?.fill(1);
+                Reader::Direct(files, buffer)
             }
             Kind::Uring { files, depth, registered } => {
-                super::uring::run(files, feed, *depth, request_bytes_max, *registered).map_err(|(error, file)| {
-                    match file {
-                        Some(file) => named(error, file),
-                        None => error,
-                    }
-                })
+                let buffer_bytes = direct_bytes(files, request_bytes_max);
+                Reader::Uring(files, Box::new(super::uring::Queue::new(*depth, buffer_bytes, *registered)?))
             }
             #[cfg(target_os = "linux")]
-            Kind::Maps(maps, touch) => drive(feed, |request| {
-                touch_map(&maps[request.file], *touch, request).map_err(|error| named(error, request.file))
+            Kind::Maps(maps, touch) => Reader::Maps(maps, *touch),
+            Kind::Stores(stores) => Reader::Stores(stores),
+            Kind::Nothing => Reader::Nothing,
+        })
+    }
+}
+
+/// One thread's means to read a source.
+#[derive(Debug)]
+pub(super) enum Reader<'a> {
+    Files(&'a [File], Vec<u8>),
+    Direct(&'a [DirectFile], AlignedBuffer),
+    Uring(&'a [DirectFile], Box<super::uring::Queue>),
+    #[cfg(target_os = "linux")]
+    Maps(&'a [crate::shard::map::MapStore], Touch),
+    Stores(&'a [Box<dyn Store>]),
+    Nothing,
+}
+
+impl Reader<'_> {
+    /// Reads what the feed gives until it gives no more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ShardChanged`] that names the file when one shrinks, [`ErrorKind::Io`] when one cannot be read.
+    pub(super) fn run(self, layout: &Layout, feed: &mut Feed<'_>) -> Result<()> {
+        let named = |error: Error, file: usize| error.in_shard(layout.path(file).to_string_lossy().as_ref());
+        match self {
+            Self::Files(files, mut buffer) => drive(feed, |request| {
+                read_exactly(&files[request.file], &mut buffer[..request.len], request.offset)
+                    .map_err(|error| named(error, request.file))
             }),
-            Kind::Stores(stores) => drive(feed, |request| {
+            Self::Direct(files, mut buffer) => drive(feed, |request| {
+                let range = request.offset..request.offset + request.len as u64;
+                let read = files[request.file].read(&range, &mut buffer);
+                read.map(drop).map_err(|error| named(error, request.file))
+            }),
+            Self::Uring(files, mut queue) => queue.run(files, feed).map_err(|(error, file)| match file {
+                Some(file) => named(error, file),
+                None => error,
+            }),
+            #[cfg(target_os = "linux")]
+            Self::Maps(maps, touch) => drive(feed, |request| {
+                touch_map(&maps[request.file], touch, request).map_err(|error| named(error, request.file))
+            }),
+            Self::Stores(stores) => drive(feed, |request| {
                 let range = request.offset..request.offset + request.len as u64;
                 let store = &stores[request.file];
                 let read = store.populate(range.clone()).and_then(|()| store.read(range));
                 black_box(read.map_err(|error| named(error, request.file))?);
                 Ok(())
             }),
-            Kind::Nothing => drive(feed, |request| {
+            Self::Nothing => drive(feed, |request| {
                 black_box(request);
                 Ok(())
             }),
         }
     }
+}
+
+/// Room for a request that begins and ends anywhere: it touches a block more at each end.
+fn direct_bytes(files: &[DirectFile], request_bytes_max: usize) -> u64 {
+    let alignment = files.iter().map(DirectFile::alignment).max().unwrap_or(1);
+    request_bytes_max as u64 + 2 * alignment
 }
 
 /// One request after the other.
@@ -206,7 +242,20 @@ fn advise(file: &File, pattern: Pattern) {
 #[cfg(not(target_os = "linux"))]
 fn advise(_file: &File, _pattern: Pattern) {}
 
-/// Makes sure that a method is not asked for more than it has.
+/// Makes sure that the numbers of a case are legal, and that its buffers fit into [`BUFFER_BYTES_MAX`].
+pub(super) fn check_memory(threads: usize, depth: usize, request_bytes_max: usize) -> Result<()> {
+    let requests = threads.saturating_mul(depth);
+    let bytes = requests.saturating_mul(request_bytes_max);
+    if bytes as u64 > BUFFER_BYTES_MAX {
+        let message = format!(
+            "{requests} requests of {request_bytes_max} bytes under way take more than {BUFFER_BYTES_MAX} bytes of memory"
+        );
+        return Err(Error::new(ErrorKind::Limit, message).with_hint("fewer threads, or a smaller depth or block"));
+    }
+    Ok(())
+}
+
+/// Makes sure that a depth is legal.
 pub(super) fn check_depth(depth: usize) -> Result<()> {
     match (1..=super::uring::DEPTH_MAX).contains(&depth) {
         true => Ok(()),

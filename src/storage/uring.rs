@@ -10,7 +10,7 @@ mod ring;
 mod store;
 
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
-pub(super) use ring::{check, run};
+pub(super) use ring::{Queue, check};
 #[cfg(all(feature = "io-uring", target_os = "linux"))]
 use store::UringStore;
 
@@ -18,7 +18,7 @@ use store::UringStore;
 mod absent;
 
 #[cfg(not(all(feature = "io-uring", target_os = "linux")))]
-pub(super) use absent::{check, run};
+pub(super) use absent::{Queue, check};
 
 use std::path::Path;
 

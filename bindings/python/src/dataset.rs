@@ -176,12 +176,8 @@ fn decoding(mode: &str, exif: bool, decoder: &str, truncated: &str) -> PyResult<
 }
 
 fn io_method(io: &str) -> PyResult<IoMethod> {
-    let methods = [
-        ("auto", IoMethod::Auto),
-        ("mmap", IoMethod::Mmap),
-        ("read", IoMethod::Read),
-        ("direct", IoMethod::Direct),
-    ];
+    let methods =
+        [("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read), ("direct", IoMethod::Direct)];
     choice("io", io, &methods)
 }
 

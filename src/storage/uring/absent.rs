@@ -13,12 +13,20 @@ pub(in crate::storage) fn check(_registered: bool) -> Result<()> {
     Err(error())
 }
 
-pub(in crate::storage) fn run(
-    _files: &[DirectFile],
-    _feed: &mut Feed<'_>,
-    _depth: usize,
-    _request_bytes_max: usize,
-    _registered: bool,
-) -> Result<(), (Error, Option<usize>)> {
-    Err((error(), None))
+/// The queue that cannot be made.
+#[derive(Debug)]
+pub(in crate::storage) enum Queue {}
+
+impl Queue {
+    pub(in crate::storage) fn new(_depth: usize, _buffer_bytes: u64, _registered: bool) -> Result<Self> {
+        Err(error())
+    }
+
+    pub(in crate::storage) fn run(
+        &mut self,
+        _files: &[DirectFile],
+        _feed: &mut Feed<'_>,
+    ) -> Result<(), (Error, Option<usize>)> {
+        match *self {}
+    }
 }

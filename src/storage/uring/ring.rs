@@ -44,7 +44,8 @@ impl Ring {
         let mut slots = Vec::with_capacity(depth);
         for _ in 0..depth {
             let mut slot = Slot::default();
-            slot.buffer.room(buffer_bytes)?;
+            // Written to, so that the system gives the memory now and not while something is timed.
+            slot.buffer.room(buffer_bytes)?.fill(1);
             slots.push(slot);
         }
         if registered {
@@ -166,44 +167,58 @@ pub(in crate::storage) fn check(registered: bool) -> Result<()> {
     Ring::new(1, 4096, registered).map(drop)
 }
 
-/// Reads what the feed gives with up to `depth` requests under way. An error comes with the number of its file.
-pub(in crate::storage) fn run(
-    files: &[DirectFile],
-    feed: &mut Feed<'_>,
+/// One thread's reading with several requests under way.
+#[derive(Debug)]
+pub(in crate::storage) struct Queue {
+    ring: Ring,
     depth: usize,
-    request_bytes_max: usize,
-    registered: bool,
-) -> Result<(), (Error, Option<usize>)> {
-    let alignment = files.iter().map(DirectFile::alignment).max().unwrap_or(1);
-    // A request that begins and ends anywhere touches a block more at each end.
-    let buffer_bytes = request_bytes_max as u64 + 2 * alignment;
-    let mut ring = Ring::new(depth, buffer_bytes, registered).map_err(|error| (error, None))?;
-    let mut requests: Vec<Option<(Request, Instant)>> = vec![None; depth];
-    let mut free: Vec<usize> = (0..depth).rev().collect();
-    let mut now = feed.start();
-    loop {
-        while let Some(&slot) = free.last() {
-            let Some(request) = feed.next(now) else { break };
-            let range = request.offset..request.offset + request.len as u64;
-            now = Instant::now();
-            ring.start(slot, &files[request.file], &range).map_err(|error| (error, Some(request.file)))?;
-            requests[slot] = Some((request, now));
-            free.pop();
-        }
-        let Some((slot, result)) = ring.take(true).map_err(|error| (error, None))? else { return Ok(()) };
-        let Some((request, started)) = requests.get_mut(slot).and_then(Option::take) else { continue };
-        let file = &files[request.file];
-        let around = file.around(&(request.offset..request.offset + request.len as u64));
-        let wanted = (request.offset + request.len as u64 - around.start) as usize;
-        match result {
-            Ok(bytes) if bytes >= wanted => {}
-            Ok(_) => return Err((shrank(request.offset), Some(request.file))),
-            Err(error) => {
-                let error = Error::io("cannot read the shard by io_uring", error).at_offset(request.offset);
-                return Err((error, Some(request.file)));
+}
+
+impl Queue {
+    /// A queue of `depth` requests whose aligned ranges have up to `buffer_bytes`, in memory that was written to.
+    pub(in crate::storage) fn new(depth: usize, buffer_bytes: u64, registered: bool) -> Result<Self> {
+        Ok(Self { ring: Ring::new(depth, buffer_bytes, registered)?, depth })
+    }
+
+    /// Reads what the feed gives. An error comes with the number of its file.
+    pub(in crate::storage) fn run(
+        &mut self,
+        files: &[DirectFile],
+        feed: &mut Feed<'_>,
+    ) -> Result<(), (Error, Option<usize>)> {
+        let mut requests: Vec<Option<(Request, Instant)>> = vec![None; self.depth];
+        let mut free: Vec<usize> = (0..self.depth).rev().collect();
+        let mut now = feed.start();
+        loop {
+            while let Some(&slot) = free.last() {
+                let Some(request) = feed.next(now) else { break };
+                let range = request.offset..request.offset + request.len as u64;
+                now = Instant::now();
+                let started = self.ring.start(slot, &files[request.file], &range);
+                started.map_err(|error| (error, Some(request.file)))?;
+                requests[slot] = Some((request, now));
+                free.pop();
             }
+            let Some((slot, result)) = self.ring.take(true).map_err(|error| (error, None))? else { return Ok(()) };
+            let Some((request, started)) = requests.get_mut(slot).and_then(Option::take) else { continue };
+            let around = files[request.file].around(&(request.offset..request.offset + request.len as u64));
+            let wanted = (request.offset + request.len as u64 - around.start) as usize;
+            match result {
+                Ok(bytes) if bytes >= wanted => {}
+                Ok(_) => return Err((shrank(request.offset), Some(request.file))),
+                Err(error) => {
+                    let error = Error::io("cannot read the shard by io_uring", error).at_offset(request.offset);
+                    return Err((error, Some(request.file)));
+                }
+            }
+            now = feed.done(&request, started);
+            free.push(slot);
         }
-        now = feed.done(&request, started);
-        free.push(slot);
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("slots", &self.slots.len()).field("under_way", &self.under_way).finish()
     }
 }

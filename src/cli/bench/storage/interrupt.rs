@@ -1,0 +1,47 @@
+//! Ctrl-C while something is measured: the first one ends the measuring in order, so that what was found is told and what
+//! was made is removed; the second one ends the process.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// The exit code of a process that Ctrl-C ended.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Watches for Ctrl-C while it lives.
+#[derive(Debug)]
+pub(super) struct Interrupt {
+    flag: Arc<AtomicBool>,
+    actions: Vec<SigId>,
+}
+
+impl Interrupt {
+    pub(super) fn watch() -> anyhow::Result<Self> {
+        let mut watching = Self { flag: Arc::default(), actions: Vec::new() };
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the second signal finds the flag that the first one sets.
+            let ends =
+                signal_hook::flag::register_conditional_shutdown(signal, EXIT_INTERRUPTED, Arc::clone(&watching.flag));
+            watching.actions.push(ends.context("cannot watch for Ctrl-C")?);
+            let sets = signal_hook::flag::register(signal, Arc::clone(&watching.flag));
+            watching.actions.push(sets.context("cannot watch for Ctrl-C")?);
+        }
+        Ok(watching)
+    }
+
+    /// Set once Ctrl-C was pressed.
+    pub(super) fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        for action in self.actions.drain(..) {
+            signal_hook::low_level::unregister(action);
+        }
+    }
+}
