@@ -12,6 +12,7 @@ mod convert;
 mod doctor;
 mod bench_decode;
 mod bench_loader;
+mod bench_storage;
 mod demo;
 mod usage;
 mod verify;
