@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the Python environment in $VENV hold what a purpose needs: setup-python.sh lint | demo | test | bench | none.
+# Makes the Python environment in $VENV hold what a purpose needs: lint, demo, test, bench, frameworks or none.
 # What is there already, or in the system's Python, is used; only the rest is downloaded.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
-purpose=${1:?lint, demo, test, bench or none}
+purpose=${1:?lint, demo, test, bench, frameworks or none}
 python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
@@ -70,6 +70,14 @@ test)
 bench)
     [ -z "$(missing_modules webdataset)" ] || { say "downloading webdataset: about 1 MB"; install webdataset; }
     ;;
+frameworks)
+    packages=$(missing_modules lightning accelerate transformers jax)
+    if [ -n "$packages" ]; then
+        say "downloading $packages: up to 200 MB"
+        # shellcheck disable=SC2086 -- several packages
+        install $packages
+    fi
+    ;;
 none) ;;
-*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test | bench | none" ;;
+*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test | bench | frameworks | none" ;;
 esac

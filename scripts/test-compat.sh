@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the test suites of webdataset and torch against brimful, as far as they are at hand: WEBDATASET_SUITE and
-# TORCH_SUITE name a checkout of each, or a git repository and a revision in it (path@revision).
+# Runs brimful under the frameworks that are installed (FRAMEWORKS=1 installs them first), and the test suites of
+# webdataset and torch against brimful, as far as they are at hand: WEBDATASET_SUITE and TORCH_SUITE name a checkout of
+# each, or a git repository and a revision in it (path@revision).
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
@@ -13,10 +14,13 @@ for suite in webdataset torch; do
         say "without the suite of $suite: $variable=path@revision names one, a checkout or a git repository"
     fi
 done
-[ ${#options[@]} -gt 0 ] || { say "no suite is at hand, so nothing was run"; exit 0; }
 
 fetch_crates
 scripts/setup-python.sh test
 venv=$(cd "${VENV:-.venv}" && pwd)
+[ -z "${FRAMEWORKS:-}" ] || scripts/setup-python.sh frameworks
 build_extension "$venv"
+say "== brimful under Lightning, accelerate, Transformers and JAX"
+PYTHONPATH=bindings/python "$venv/bin/python" -m pytest -q -rs bindings/python/tests/compat
+[ ${#options[@]} -gt 0 ] || { say "no suite is at hand"; exit 0; }
 PYTHONPATH=bindings/python "$venv/bin/python" bindings/python/tests/compat/run_suite.py "${options[@]}" ${OUT:+--out "$OUT"}

@@ -76,6 +76,7 @@ pub(crate) struct LoaderConfig {
     pub(crate) split: Split,
     pub(crate) order: Order,
     pub(crate) arrival: Arrival,
+    pub(crate) turn: usize,
     pub(crate) seed: u64,
     pub(crate) dtype: Dtype,
     pub(crate) layout: Layout,
@@ -112,6 +113,7 @@ impl LoaderBuilder {
             split: Split::whole(),
             order: Order::Planned,
             arrival: Arrival::InOrder,
+            turn: 1,
             seed: 0,
             dtype: Dtype::U8,
             layout: Layout::Nchw,
@@ -192,6 +194,14 @@ impl LoaderBuilder {
     /// Whether a finished batch waits for those before it. Default [`Arrival::InOrder`].
     pub fn arrival(mut self, arrival: Arrival) -> Self {
         self.config.arrival = arrival;
+        self
+    }
+
+    /// Neighbouring samples of the epoch's order that a rank takes at its turn; 1 by default, at least 1. With as many
+    /// as a batch has, batches rather than samples are dealt out: see [`EpochPlan::in_turns_of`]. A stream deals one by
+    /// one.
+    pub fn turn(mut self, samples: usize) -> Self {
+        self.config.turn = samples.max(1);
         self
     }
 

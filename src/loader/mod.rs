@@ -268,7 +268,8 @@ impl Loader {
         if dataset.is_stream() || config.order == Order::Given {
             return Ok(None);
         }
-        EpochPlan::new(&dataset.shard_lens(), config.shuffle, config.seed, epoch, config.split).map(Some)
+        let plan = EpochPlan::new(&dataset.shard_lens(), config.shuffle, config.seed, epoch, config.split)?;
+        Ok(Some(plan.in_turns_of(config.turn)))
     }
 
     /// Rows of a full batch.
@@ -371,7 +372,9 @@ impl Loader {
         }
         let samples = self.shared.dataset.len();
         let start = match config.order {
-            Order::Planned => state.start_under(config.split, config.seed, self.shared.fingerprint, samples)?,
+            Order::Planned => {
+                state.start_under(config.split, config.turn, config.seed, self.shared.fingerprint, samples)?
+            }
             Order::Given => state.start_of_given(config.split, config.seed, self.shared.fingerprint, samples)?,
         };
         *self.shared.place() = Place { epoch: state.epoch, start, delivered_epoch: state.epoch, delivered: start };

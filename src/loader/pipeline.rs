@@ -30,6 +30,7 @@ pub(crate) struct Pipeline {
     pub(crate) split: Split,
     pub(crate) order: Order,
     pub(crate) arrival: Arrival,
+    pub(crate) turn: usize,
     pub(crate) seed: u64,
     /// Batches in flight at most.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only engines size their memory by it"))]
@@ -75,6 +76,7 @@ impl Pipeline {
             split: config.split,
             order: config.order,
             arrival: config.arrival,
+            turn: config.turn,
             seed: config.seed,
             prefetch: config.prefetch,
             dtype,
@@ -94,7 +96,8 @@ impl Pipeline {
 
     /// The order of this rank's samples in `epoch`.
     pub(crate) fn epoch_plan(&self, epoch: u64) -> Result<EpochPlan> {
-        EpochPlan::new(&self.dataset.shard_lens(), self.shuffle, self.seed, epoch, self.split)
+        let plan = EpochPlan::new(&self.dataset.shard_lens(), self.shuffle, self.seed, epoch, self.split)?;
+        Ok(plan.in_turns_of(self.turn))
     }
 
     /// Rows that a batch may have at most where the caller gives their numbers: on a GPU its slots are made beforehand.

@@ -83,7 +83,7 @@ impl State {
         samples: Option<usize>,
     ) -> Result<Start> {
         if self.world_size != split.world_size as u64 {
-            return self.start_under(split, seed, fingerprint, samples);
+            return self.start_under(split, 1, seed, fingerprint, samples);
         }
         self.check(seed, fingerprint)?;
         match (usize::try_from(self.consumed), usize::try_from(self.position)) {
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// The place of this rank's next sample under `split`, which may have another number of ranks; of an index with
-    /// `samples`, or of a stream.
+    /// `samples`, or of a stream; ranks take `turn` samples at a time.
     ///
     /// All ranks together had a prefix of one global order. As many ranks as before go on in their shares; another
     /// number shares out what is left anew, so that no sample is lost and none comes twice.
@@ -107,6 +107,7 @@ impl State {
     pub(crate) fn start_under(
         &self,
         split: Split,
+        turn: usize,
         seed: u64,
         fingerprint: u64,
         samples: Option<usize>,
@@ -141,7 +142,8 @@ impl State {
         if self.position > share {
             return beyond(&format!("{} samples of a rank", self.position), share);
         }
-        if are_as_many {
+        // Longer turns may have been of another length: what is left is shared out from where they ended.
+        if are_as_many && turn == 1 {
             return Ok(Start { consumed: (all - left) as usize, position: self.position as usize });
         }
         // What was padded for equal numbers goes beyond the end.
@@ -210,7 +212,7 @@ mod tests {
     }
 
     fn start(state: State, world_size: usize, samples: Option<usize>) -> Result<(usize, usize)> {
-        let start = state.start_under(split(world_size), 7, 9, samples)?;
+        let start = state.start_under(split(world_size), 1, 7, 9, samples)?;
         Ok((start.consumed, start.position))
     }
 
@@ -223,6 +225,8 @@ mod tests {
         let changed = State { consumed: 402, position: 7, world_size: 3, ..state() };
         assert_eq!(start(changed, 3, samples).unwrap(), (402, 7));
         assert_eq!(start(changed, 5, samples).unwrap(), (423, 0));
+        let in_batches = changed.start_under(split(3), 7, 7, 9, samples).unwrap();
+        assert_eq!(in_batches, Start { consumed: 423, position: 0 });
     }
 
     #[test]
@@ -241,7 +245,7 @@ mod tests {
     fn a_state_of_something_else_is_refused() {
         for (seed, fingerprint, version) in [(8, 9, 2), (7, 8, 2), (7, 9, 0), (7, 9, 3)] {
             let state = State { version, ..state() };
-            let error = state.start_under(split(4), seed, fingerprint, Some(1000)).unwrap_err();
+            let error = state.start_under(split(4), 1, seed, fingerprint, Some(1000)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StateMismatch);
         }
         for (consumed, position) in [(1001, 0), (u64::MAX, 1), (0, 251), (900, 26), (0, u64::MAX)] {

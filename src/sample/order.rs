@@ -34,8 +34,9 @@ pub enum Remainder {
 
 /// Which share of an epoch belongs to this process.
 ///
-/// Ranks take turns: position `p` of rank `r` is position `p * world_size + r` of the epoch's order. So at any time the
-/// ranks together have seen a prefix of that order, and a run can go on with another number of ranks.
+/// Ranks take turns: position `p` of rank `r` is position `p * world_size + r` of the epoch's order, unless they take
+/// [more at a turn](EpochPlan::in_turns_of). So after as many turns of each the ranks together have seen a prefix of
+/// that order, and a run can go on with another number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Split {
     /// This process, below `world_size`.
@@ -81,6 +82,8 @@ pub struct EpochPlan {
     split: Split,
     /// Samples that all ranks together had before this plan begins.
     consumed: usize,
+    /// Samples that a rank takes at its turn, at least 1.
+    turn: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +117,7 @@ impl EpochPlan {
             }
             Shuffle::Window { shards } => Order::Window(Windows::new(shard_lens, shards, seed, epoch)),
         };
-        Ok(Self { order, samples, split, consumed: 0 })
+        Ok(Self { order, samples, split, consumed: 0, turn: 1 })
     }
 
     /// What is left of the epoch once all ranks together have had `consumed` samples, however many ranks those were.
@@ -123,6 +126,14 @@ impl EpochPlan {
     #[must_use]
     pub fn after(mut self, consumed: usize) -> Self {
         self.consumed = consumed.min(self.samples);
+        self
+    }
+
+    /// The same order dealt out in neighbouring `samples` a turn, at least 1, instead of one by one. Of the last round
+    /// all ranks take equal parts, so what [`Remainder::Pad`] repeats comes last of all, on the last ranks.
+    #[must_use]
+    pub fn in_turns_of(mut self, samples: usize) -> Self {
+        self.turn = samples.max(1);
         self
     }
 
@@ -145,11 +156,14 @@ impl EpochPlan {
     /// The number of the sample at `position`, or `None` behind the end.
     #[must_use]
     pub fn get(&self, position: usize) -> Option<usize> {
-        if position >= self.len() {
+        let len = self.len();
+        if position >= len {
             return None;
         }
+        let before = position / self.turn * self.turn;
+        let turn = self.turn.min(len - before);
         // In bounds: below `samples + world_size`, which `new` has checked.
-        let place = self.consumed + position * self.split.world_size + self.split.rank;
+        let place = self.consumed + before * self.split.world_size + self.split.rank * turn + (position - before);
         let place = if place < self.samples { place } else { (place - self.samples) % self.samples };
         Some(match &self.order {
             Order::Stored => place,
@@ -290,6 +304,35 @@ mod tests {
             let expected: Vec<usize> =
                 whole.iter().cycle().take(whole.len().div_ceil(world_size) * world_size).copied().collect();
             prop_assert_eq!(woven(&padded), expected);
+        }
+
+        #[test]
+        fn turns_of_any_length_share_the_same_order(
+            lens in prop::collection::vec(0_usize..30, 1..8), shuffle in shuffles(), world_size in 1_usize..7,
+            turn in 1_usize..12, rounds in 0_usize..5, drop: bool
+        ) {
+            let remainder = if drop { Remainder::Drop } else { Remainder::Pad };
+            let whole: Vec<usize> = plan(&lens, shuffle, 3, Split::whole()).iter().collect();
+            let ranks: Vec<EpochPlan> = (0..world_size)
+                .map(|rank| plan(&lens, shuffle, 3, split(rank, world_size, remainder)).in_turns_of(turn))
+                .collect();
+            let len = ranks[0].len();
+            prop_assert!(ranks.iter().all(|rank| rank.len() == len));
+            // Round after round, the ranks one after the other: gathered so, padding is what is left over at the end.
+            let mut gathered = Vec::new();
+            for before in (0..len).step_by(turn) {
+                for rank in &ranks {
+                    gathered.extend((before..len.min(before + turn)).map(|position| rank.at(position)));
+                }
+            }
+            let expected: Vec<usize> = whole.iter().cycle().take(len * world_size).copied().collect();
+            prop_assert_eq!(gathered, expected);
+            // What is left after some rounds is the tail, whoever shares it.
+            let had = (rounds * turn).min(len);
+            for rank in &ranks {
+                let tail: Vec<usize> = rank.iter().skip(had).collect();
+                prop_assert_eq!(rank.clone().after(had * world_size).iter().collect::<Vec<_>>(), tail);
+            }
         }
 
         #[test]

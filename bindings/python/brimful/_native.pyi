@@ -135,6 +135,7 @@ class Loader:
         quarantine: str | PathLike[str] | None,
         rank: int,
         world_size: int,
+        turn: int,
         remainder: str,
         device: str,
         device_batches_max: int,

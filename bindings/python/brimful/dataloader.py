@@ -312,7 +312,12 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     def set_epoch(self, epoch: int) -> None:
         """Makes `epoch` the one that the next `iter()` begins; on torch's path the sampler is told, if it listens."""
         if self._engine is not None:
-            return super().set_epoch(epoch)
+            super().set_epoch(epoch)
+            # What a sampler was told before is overruled; what it is told from now on is not.
+            if isinstance(self.sampler, Planned):
+                self.sampler.set_epoch(epoch)
+            self._sampler_epoch = seen_epoch(self.sampler)
+            return None
         if self._torch_epoch is not None:
             self._torch_epoch = count("epoch", epoch)
         for listener in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
@@ -350,6 +355,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         options["split"] = prepare.share_of(asked, options["split"], is_settled)
         if asked.splits_batches:
             options["batch_size"] = prepare.part_of_batch(options["batch_size"], asked.split)
+        if options["split"].world_size > 1:
+            # Gathered rank by rank, batches are then in the order of the epoch, and what was padded comes last.
+            options["turn"] = options["batch_size"]
         if self.seed is None and self.generator is None and asked.seed is not None:
             options["seed"] = asked.seed
         if self.device is None and asked.device is not None and asked.device.type == "cuda":
@@ -368,14 +376,13 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 object.__setattr__(self, "sampler", self.batch_sampler.sampler)
         self._preparation = asked
         self.use_stateful_dataloader = asked.saves_state
-        self.end_of_dataloader = False
-        self.remainder = -1
 
     def _rows_over(self) -> int:
         """Rows in the last batch of all ranks together that is not full, as accelerate counts them; -1 if unknown."""
         if self.dataset.is_stream or self.drop_last:
             return -1
-        return len(self.dataset) % self.total_batch_size
+        left = len(self.dataset) - self._engine.state()["consumed"]
+        return left % self.total_batch_size
 
     @property
     def total_batch_size(self) -> int:

@@ -76,6 +76,10 @@ class Announced(Iterator[Any]):
     """Batches of an epoch, with accelerate told of its beginning, its last batch and its end.
 
     One batch is taken ahead to know the last one. The place that `state_dict` tells is that of the batch given.
+
+    Attributes:
+        end_of_dataloader: whether the last batch was given.
+        remainder: rows that the last batches of all ranks hold together, if they are not full; -1 if unknown.
     """
 
     def __init__(self, loader: Any, batches: Iterator[Any]) -> None:
@@ -84,6 +88,8 @@ class Announced(Iterator[Any]):
         self._ahead: Any = None
         self._failure: Exception | None = None
         self._has_begun = self._is_over = False
+        self.end_of_dataloader = False
+        self.remainder = -1
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -102,14 +108,13 @@ class Announced(Iterator[Any]):
         place = self._loader._engine.native.state()
         self._look_ahead()
         self._loader._engine.behind = place
-        self._loader.end_of_dataloader = self._ahead is None and self._failure is None
+        self.end_of_dataloader = self._ahead is None and self._failure is None
         return batch
 
     def _begin(self) -> None:
         self._has_begun = True
-        self._loader.end_of_dataloader = False
-        self._loader.remainder = self._loader._rows_over()
-        _gradient_state()._add_dataloader(self._loader)
+        self.remainder = self._loader._rows_over()
+        _gradient_state()._add_dataloader(self)
         self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -123,12 +128,12 @@ class Announced(Iterator[Any]):
         if not self._is_over:
             self._is_over = True
             self._loader._engine.behind = None
-            _gradient_state()._remove_dataloader(self._loader)
+            _gradient_state()._remove_dataloader(self)
 
     def __del__(self) -> None:
         if self._has_begun and not self._is_over and not sys.is_finalizing():
             self._is_over = True
-            _gradient_state()._remove_dataloader(self._loader)
+            _gradient_state()._remove_dataloader(self)
 
 
 def _gradient_state() -> Any:

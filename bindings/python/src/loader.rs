@@ -60,7 +60,7 @@ impl Loader {
     #[new]
     #[pyo3(signature = (
         dataset, *, batch_size, drop_last, order, in_order, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
-        dtype, layout, on_error, max_errors, quarantine, rank, world_size, remainder, device, device_batches_max,
+        dtype, layout, on_error, max_errors, quarantine, rank, world_size, turn, remainder, device, device_batches_max,
         route, nvjpeg_folders, nvtx, delivery
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
@@ -85,6 +85,7 @@ impl Loader {
         quarantine: Option<PathBuf>,
         rank: usize,
         world_size: usize,
+        turn: usize,
         remainder: &str,
         device: &str,
         device_batches_max: usize,
@@ -112,6 +113,7 @@ impl Loader {
             .shuffle(shuffle)
             .shuffle_samples(shuffle_samples)
             .split(Split { rank, world_size, remainder })
+            .turn(turn)
             .seed(seed)
             .threads(threads)
             .readers(readers)
