@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the Python environment in $VENV hold what a purpose needs: lint, demo, test, bench, frameworks or none.
+# Makes the Python environment in $VENV hold what a purpose needs: lint, demo, test, compat, bench, frameworks or none.
 # What is there already, or in the system's Python, is used; only the rest is downloaded.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"
 
-purpose=${1:?lint, demo, test, bench, frameworks or none}
+purpose=${1:?lint, demo, test, compat, bench, frameworks or none}
 python=${PYTHON:-python3}
 venv=${VENV:-.venv}
 
@@ -67,6 +67,14 @@ test)
         install ${small/PIL/pillow}
     fi
     ;;
+compat)
+    # What the tests of webdataset import beside it.
+    small=$(missing_modules imageio lmdb msgpack yaml)
+    if [ -n "$small" ]; then
+        say "downloading $small: about 3 MB"
+        install ${small/yaml/pyyaml}
+    fi
+    ;;
 bench)
     [ -z "$(missing_modules webdataset)" ] || { say "downloading webdataset: about 1 MB"; install webdataset; }
     ;;
@@ -79,5 +87,5 @@ frameworks)
     fi
     ;;
 none) ;;
-*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test | bench | frameworks | none" ;;
+*) fail "no such purpose: $purpose" "setup-python.sh lint | demo | test | compat | bench | frameworks | none" ;;
 esac

@@ -17,6 +17,7 @@ done
 
 fetch_crates
 scripts/setup-python.sh test
+scripts/setup-python.sh compat
 venv=$(cd "${VENV:-.venv}" && pwd)
 [ -z "${FRAMEWORKS:-}" ] || scripts/setup-python.sh frameworks
 build_extension "$venv"
