@@ -1,6 +1,7 @@
 """From a list of transforms to what the native side runs and what is left for Python.
 
-It recognises torchvision's objects by module and class, without importing torchvision; it applies nothing itself.
+It recognises torchvision's and timm's objects by module and class, without importing either; it applies nothing
+itself.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def compile_transform(transform: Any) -> Compiled:
         InvalidOptionError: for arguments out of range.
     """
     entries = _flatten(transform)
+    _settle_maybes(entries)
     known = 0
     while known < len(entries) and entries[known].specs is not None:
         known += 1
@@ -120,6 +122,8 @@ def _family(kind: type) -> str | None:
         return "v1"
     if kind.__module__ == "torchvision.transforms._presets":
         return "preset"
+    if kind.__module__ == "timm.data.transforms":
+        return "timm"
     return "v2" if kind.__module__.startswith("torchvision.transforms.v2.") else None
 
 
@@ -128,13 +132,23 @@ def _entry_of(transform: Any) -> _Entry:
     family = _family(kind)
     if family is None:
         return _Entry(transform, None, f"{_name(transform)} is no transform that brimful knows")
-    translate = _TORCHVISION.get(kind.__name__)
+    table, owner = (_TIMM, "timm's") if family == "timm" else (_TORCHVISION, "torchvision's")
+    translate = table.get(kind.__name__)
     if translate is None:
-        return _Entry(transform, None, f"torchvision's {kind.__name__} has no native form")
+        return _Entry(transform, None, f"{owner} {kind.__name__} has no native form")
     try:
         return _Entry(transform, translate(transform, family))
     except (TypeError, ValueError) as error:
-        return _Entry(transform, None, f"torchvision's {kind.__name__}: {error}")
+        return _Entry(transform, None, f"{owner} {kind.__name__}: {error}")
+
+
+def _settle_maybes(entries: list[_Entry]) -> None:
+    """timm's MaybeToTensor does nothing where a transform before it made a tensor."""
+    is_tensor = False
+    for place, entry in enumerate(entries):
+        if is_tensor and type(entry.object).__name__ == "MaybeToTensor" and entry.specs:
+            entries[place] = _Entry(entry.object, [])
+        is_tensor = is_tensor or any(spec["name"] in _TENSOR_MAKERS for spec in entry.specs or ())
 
 
 def _random_resized_crop(t: Any, family: str) -> list[dict]:
@@ -194,6 +208,21 @@ _TORCHVISION: dict[str, Callable[[Any, str], list[dict]]] = {
     "Normalize": lambda t, _: [transforms.Normalize(t.mean, t.std).spec()],
     "ImageClassification": _classification,
 }
+
+
+# timm crops as torchvision does, with other numbers drawn; where it also draws the filter there is no native form.
+_TIMM: dict[str, Callable[[Any, str], list[dict]]] = {
+    "RandomResizedCropAndInterpolation": lambda t, _: [
+        transforms.RandomResizedCrop(t.size, t.scale, t.ratio, _one_filter(t.interpolation)).spec()
+    ],
+    "MaybeToTensor": lambda t, _: [transforms.ToTensor().spec()],
+}
+
+
+def _one_filter(interpolation: Any) -> Any:
+    if isinstance(interpolation, (tuple, list)):
+        raise ValueError("a filter that is drawn for each image has no native form")
+    return interpolation
 
 
 def _fill(fill: Any) -> Any:

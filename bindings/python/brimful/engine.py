@@ -109,12 +109,12 @@ class Engine:
     @property
     def native(self) -> _native.Loader:
         """The native loader of this process."""
-        if self._loader is not None and self._pid != os.getpid() and _in_torch_worker():
+        if self._loader is not None and self._pid != os.getpid() and in_worker():
             # It came along with a fork, and would start as many threads in each worker as in the parent.
             self._state = self._loader.state()
             self._loader = None
         if self._loader is None:
-            options = {**self.options, "num_workers": 1} if _in_torch_worker() else self.options
+            options = {**self.options, "num_workers": 1} if in_worker() else self.options
             self._loader = native_loader(self.dataset.native, **options)
             self._pid = os.getpid()
             if self._state is not None:
@@ -245,6 +245,7 @@ class Controls:
         return self._engine.native
 
 
-def _in_torch_worker() -> bool:
+def in_worker() -> bool:
+    """Whether this process is a worker of a torch loader, or of ours."""
     torch_data = sys.modules.get("torch.utils.data")
     return torch_data is not None and torch_data.get_worker_info() is not None

@@ -9,11 +9,12 @@ from typing import Any
 import numpy
 
 from . import _native, devices, ranks
-from .arrays import converter
+from .arrays import converter, numpy_column, torch_column, torch_is_there
 from .dataset import ShardDataset, own_methods
-from .engine import Batches, Controls, Engine
+from .engine import Batches, Controls, Engine, in_worker
 from .errors import InvalidOptionError, choice
 from .explanation import Explanation, stream_notes
+from .stages import WISHES, StagedBatches, Stages
 
 __all__ = ["Loader"]
 
@@ -24,6 +25,9 @@ class Loader(Controls):
 
     Images, numbers and arrays are NumPy arrays, texts, bytes and JSON values are lists. Nothing is copied, and arrays
     may be written to.
+
+    What of a transform has no native form runs in Python behind the native threads, as in `DataLoader`; tensors that
+    come of it are NumPy arrays then.
 
     Args:
         dataset: the samples.
@@ -50,6 +54,7 @@ class Loader(Controls):
         device_batches_max: batches that may be held on the GPU at a time, beside those in flight.
         decoder: who decodes JPEG files for a GPU: "cpu" threads, the "gpu"'s JPEG engines, or as rates decide, "auto".
         nvtx: for a GPU, show the stages as named ranges in NVIDIA's profilers.
+        stages: where Python steps run: "auto", "threads" or "processes", as in `DataLoader`.
         arrays: "numpy", "torch", or "dlpack" for objects that any framework's `from_dlpack` takes.
     """
 
@@ -78,6 +83,7 @@ class Loader(Controls):
         device_batches_max: int = 16,
         decoder: str = "auto",
         nvtx: bool = False,
+        stages: str = "auto",
     ) -> None:
         if not isinstance(dataset, ShardDataset):
             raise TypeError(f"brimful.Loader reads a brimful.ShardDataset, not {type(dataset).__name__}")
@@ -86,11 +92,7 @@ class Loader(Controls):
                 f"{type(dataset).__name__} has a {mine[0]} of its own, which the native loader would not call",
                 hint="brimful.DataLoader goes through it",
             )
-        if not dataset.compiled.is_native:
-            raise InvalidOptionError(
-                f"part of the transform has no native form: {dataset.compiled.reason}",
-                hint="brimful.DataLoader runs such transforms in Python",
-            )
+        choice("stages", stages, WISHES)
         self.dataset = dataset
         self.batch_size = batch_size
         self._arrays = arrays
@@ -121,20 +123,65 @@ class Loader(Controls):
             "route": choice("decoder", decoder, ("auto", "cpu", "gpu")),
             "nvtx": nvtx,
         }
+        self._stages = None if dataset.compiled.is_native else self._stages_of(options, stages)
         self._engine = Engine(dataset, options)
 
+    def _stages_of(self, options: dict[str, Any], wish: str) -> Stages:
+        """The Python stages, with the native options changed to what they are fed with."""
+        unfit = {"arrays": self._arrays, "device": options["device"], "dtype": options["dtype"]}
+        unfit["layout"] = options["layout"]
+        fit = {"arrays": "numpy", "device": "cpu", "dtype": None, "layout": "NCHW"}
+        wrong = [f"{name}={value!r}" for name, value in unfit.items() if value != fit[name]]
+        if wrong:
+            raise InvalidOptionError(
+                f"{', '.join(wrong)} and a transform that ends in Python: {self.dataset.compiled.reason}",
+                hint="brimful.DataLoader makes tensors of it, on a GPU too",
+            )
+        stages = Stages(
+            self.dataset,
+            collate_fn=None,
+            num_workers=options["num_workers"],
+            wish=wish,
+            context=None,
+            worker_init_fn=None,
+            prefetch=options["prefetch"],
+            seed=options["seed"],
+            arrays="numpy",
+            is_nested=in_worker(),
+        )
+        options |= {"delivery": "rows", "prefetch": 0, "layout": stages.layout, "nvtx": False, "route": "cpu"}
+        return stages
+
     def __iter__(self) -> Iterator[Any]:
-        return Batches(self._engine, self._finish)
+        if self._stages is None:
+            return Batches(self._engine, self._finish)
+        # Steps after one that makes tensors get those of torch where it is there, as in a data set.
+        takes_arrays = self._stages.recipe.takes_picture or not torch_is_there()
+        to_array = numpy_column if takes_arrays else torch_column
+        return StagedBatches(self._engine.native, self._stages, to_array, lambda batch: batch)
+
+    def stats(self) -> dict[str, Any]:
+        stats = super().stats()
+        return stats if self._stages is None else {**stats, "python": self._stages.stats()}
 
     def explain(self) -> Explanation:
         decode, read = self._engine.native.threads
+        threads = f"{decode} decode threads, {read} reader threads"
+        if self._stages is not None:
+            return Explanation(
+                "native",
+                native=("read", "decode", *self.dataset.compiled.names),
+                python=self._stages.names,
+                reasons=(self.dataset.compiled.reason,),
+                notes=(threads, *self._stages.notes(), *stream_notes(self.dataset)),
+            )
         python = () if self.dataset.target_transform is None else ("target_transform",)
         return Explanation(
             "native",
             native=("read", "decode", *self.dataset.compiled.names, "batch"),
             python=python,
             reasons=("target_transform is a Python function, called for each row",) if python else (),
-            notes=(f"{decode} decode threads, {read} reader threads", *stream_notes(self.dataset)),
+            notes=(threads, *stream_notes(self.dataset)),
         )
 
     def _finish(self, batch: _native.Batch) -> Any:

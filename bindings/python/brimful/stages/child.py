@@ -12,17 +12,17 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import parent_process, reduction
+from multiprocessing import connection, parent_process, reduction
 from typing import Any
 
 import numpy
 
 from . import draws, failure, parcel
 from .recipe import Recipe
-from .segment import Outbox, mapped
+from .segment import Outbox, received
 
 # How often it looks whether its parent lives, while there is nothing to do.
-_LOOK_S = 5.0
+_LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Setup:
     seed: int
 
 
-def main(connection: Any, setup: Setup, number: int) -> None:
-    """Serves the other end of `connection`."""
+def main(parent_end: Any, setup: Setup, number: int) -> None:
+    """Serves the other end of `parent_end`, a connection."""
     # Ctrl-C is the parent's to answer, which ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Whatever a program does on this signal is for its main process.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Came along with a fork: none of it is this process's to tidy up.
     gc.freeze()
-    worker = _Worker(connection, setup, number)
+    worker = _Worker(parent_end, setup, number)
     try:
         worker.prepare()
         while worker.serve():
@@ -62,8 +62,9 @@ def main(connection: Any, setup: Setup, number: int) -> None:
 
 
 class _Worker:
-    def __init__(self, connection: Any, setup: Setup, number: int) -> None:
-        self._connection = connection
+    def __init__(self, parent_end: Any, setup: Setup, number: int) -> None:
+        self._connection = parent_end
+        self._parent = os.getppid()
         self._setup = setup
         self._number = number
         self._outbox = Outbox()
@@ -85,13 +86,15 @@ class _Worker:
 
     def serve(self) -> bool:
         """Answers one request; False when there is nobody to answer any more."""
-        while not self._connection.poll(_LOOK_S):
-            parent = parent_process()
-            if parent is not None and not parent.is_alive():
+        parent = parent_process()
+        others = [] if parent is None else [parent.sentinel]
+        while self._connection not in (found := connection.wait([self._connection, *others], _LOOK_S)):
+            # Siblings that began as copies of the parent may hold what its end would close.
+            if found or os.getppid() != self._parent:
                 return False
         sent, is_new, freed = pickle.loads(self._connection.recv_bytes())
         if is_new:
-            self._inbox = mapped(reduction.recv_handle(self._connection))
+            self._inbox = received(reduction.recv_handle(self._connection))
         retired = self._outbox.begin(freed)
         try:
             message, segments = self._make(sent)

@@ -21,11 +21,19 @@ class Span:
     queued_s: float
 
     @property
+    def blocked_s(self) -> float:
+        """The time for which the thread waited for a lock or for the system."""
+        return max(self.wall_s - self.cpu_s - self.queued_s, 0.0)
+
+    @property
+    def own_s(self) -> float:
+        """The time for which it did not wait for a processor, which tells of the machine and not of the thread."""
+        return self.cpu_s + self.blocked_s
+
+    @property
     def blocked_share(self) -> float:
-        """The share of the time that the thread waited for a lock or for the system, 0 to 1."""
-        if self.wall_s <= 0:
-            return 0.0
-        return min(max((self.wall_s - self.cpu_s - self.queued_s) / self.wall_s, 0.0), 1.0)
+        """The share of its own time that the thread waited for a lock or for the system, 0 to 1."""
+        return self.blocked_s / self.own_s if self.own_s > 0 else 0.0
 
 
 class Meter:

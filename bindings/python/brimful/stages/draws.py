@@ -170,7 +170,7 @@ class Watched(Undrawn):
     keeps_rows = True
 
     def __init__(self) -> None:
-        self._led = Led() if "torch" in sys.modules else Undrawn()
+        self._led = Undrawn() if sys.modules.get("torch") is None else Led()
         self._is_new = True
 
     def batch(self) -> contextlib.AbstractContextManager:

@@ -51,12 +51,17 @@ def packed(error: BaseException) -> bytes:
         pickle.loads(body)
     except Exception:
         body = None
-    return pickle.dumps((body, type(error).__module__, type(error).__qualname__, str(error), notes, text))
+    try:
+        attributes = pickle.dumps(error.__dict__)
+    except Exception:
+        attributes = pickle.dumps({})
+    kind = type(error)
+    return pickle.dumps((body, kind.__module__, kind.__qualname__, str(error), attributes, notes, text))
 
 
 def unpacked(data: bytes) -> BaseException:
     """The error that `packed` wrote in a worker process."""
-    body, module, qualname, message, notes, text = pickle.loads(data)
+    body, module, qualname, message, attributes, notes, text = pickle.loads(data)
     error = None
     if body is not None:
         try:
@@ -64,20 +69,23 @@ def unpacked(data: bytes) -> BaseException:
         except Exception:
             error = None
     if not isinstance(error, BaseException):
-        error = _of_type(module, qualname, message)
+        error = _of_type(module, qualname, message, attributes)
     error.__notes__ = notes
     error.__cause__ = WorkerTraceback(text)
     return error
 
 
-def _of_type(module: str, qualname: str, message: str) -> BaseException:
-    """An error of that type with that message, or a RuntimeError that names the type."""
+def _of_type(module: str, qualname: str, message: str, attributes: bytes) -> BaseException:
+    """An error of that type with that message, made without its constructor; a RuntimeError where there is no such."""
     found: Any = sys.modules.get(module)
     for part in qualname.split("."):
         found = getattr(found, part, None)
     if isinstance(found, type) and issubclass(found, BaseException):
         try:
-            return found(message)
+            error = found.__new__(found, message)
+            error.args = (message,)
+            error.__dict__.update(pickle.loads(attributes))
+            return error
         except Exception:
             pass
     return RuntimeError(f"{module}.{qualname}: {message}")

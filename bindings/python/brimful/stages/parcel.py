@@ -6,7 +6,6 @@ Whatever can be pickled can be part of a sample or a batch; large arrays in it a
 from __future__ import annotations
 
 import io
-import mmap
 import pickle
 import sys
 from collections.abc import Callable
@@ -71,7 +70,7 @@ class Bundle:
         self.columns, self.keys, self.draws, self.nbytes = columns, keys, draws, nbytes
 
 
-def bundle(rows: Rows, room: Callable[[int], mmap.mmap]) -> Bundle:
+def bundle(rows: Rows, room: Callable[[int], Any]) -> Bundle:
     """Writes the arrays of `rows` into memory from `room`."""
     forms: list[Any] = []
     parts: list[tuple[numpy.ndarray, int]] = []
@@ -97,7 +96,7 @@ def bundle(rows: Rows, room: Callable[[int], mmap.mmap]) -> Bundle:
     return Bundle(forms, rows.keys, rows.draws, filled)
 
 
-def unbundle(sent: Bundle, memory: mmap.mmap | None) -> Rows:
+def unbundle(sent: Bundle, memory: Any) -> Rows:
     """The rows, as views of `memory`: they hold until the next ones come."""
     columns = []
     for form in sent.columns:

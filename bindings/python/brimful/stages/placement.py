@@ -69,7 +69,7 @@ class Placement:
         self._solo: float | None = None
         self._solo_taken = False
         self.solo_is_over = threading.Event()
-        self._wall_s = self._blocked_s = 0.0
+        self._own_s = self._blocked_s = 0.0
         self._shares: list[float] = []
         self._in_a_row = 0
         self._is_settled = False
@@ -130,12 +130,12 @@ class Placement:
         with self._lock:
             if not self.is_measuring:
                 return
-            self._wall_s += span.wall_s
-            self._blocked_s += span.wall_s * span.blocked_share
-            if self._wall_s < _LEAST_S:
+            self._own_s += span.own_s
+            self._blocked_s += span.blocked_s
+            if self._own_s < _LEAST_S:
                 return
-            share = max(self._blocked_s / self._wall_s - (self._solo or 0.0), 0.0)
-            self._wall_s = self._blocked_s = 0.0
+            share = max(self._blocked_s / self._own_s - (self._solo or 0.0), 0.0)
+            self._own_s = self._blocked_s = 0.0
             self._shares = [*self._shares[-_MEASUREMENTS_MAX:], share]
             self._decide(share)
 

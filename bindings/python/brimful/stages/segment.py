@@ -29,12 +29,34 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
 
 
-def lease(memory: mmap.mmap, gone: Any, *arguments: Any) -> Any:
+def lease(memory: Any, gone: Any, *arguments: Any) -> Any:
     """A buffer over all of `memory`; `gone(*arguments)` is called when nothing refers to it any more."""
     buffer = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
     # Nothing is to be tidied up at the end of the process.
     weakref.finalize(buffer, gone, *arguments).atexit = False
     return buffer
+
+
+def mapped(descriptor: int, nbytes: int) -> Any:
+    """A buffer over a file of the memory, mapped as long as anything refers to it.
+
+    Python's own maps keep a descriptor each, of which a process may have few.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    address = libc.mmap(None, nbytes, access, mmap.MAP_SHARED, descriptor, 0)
+    if address == ctypes.c_void_p(-1).value:
+        error = ctypes.get_errno()
+        raise OSError(error, f"cannot map {nbytes} bytes: {os.strerror(error)}")
+    buffer = (ctypes.c_ubyte * nbytes).from_address(address)
+    weakref.finalize(buffer, _unmap, libc, address, nbytes).atexit = False
+    return buffer
+
+
+def _unmap(libc: Any, address: int, nbytes: int) -> None:
+    libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(nbytes))
 
 
 class Recycler:
@@ -78,7 +100,7 @@ class Shared:
         self._descriptor: int | None = os.memfd_create("brimful")
         try:
             os.ftruncate(self._descriptor, self.size)
-            self.memory = mmap.mmap(self._descriptor, self.size)
+            self.memory = mapped(self._descriptor, self.size)
         except BaseException:
             self.sent()
             raise
@@ -95,10 +117,10 @@ class Shared:
             self._descriptor = None
 
 
-def mapped(descriptor: int) -> mmap.mmap:
-    """Maps a segment of the other process, and closes the descriptor."""
+def received(descriptor: int) -> Any:
+    """A segment of the other process by its descriptor, which is closed."""
     try:
-        return mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+        return mapped(descriptor, os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
 
@@ -132,7 +154,7 @@ class Outbox:
     def take(self, nbytes: int) -> Any:
         """A buffer of at least `nbytes` in a segment of this batch."""
         place = self.place(nbytes)
-        return memoryview(place[0].memory)[place[1] : place[1] + aligned(nbytes)]
+        return memoryview(place[0].memory)[place[1] : place[1] + aligned(nbytes)].cast("B")
 
     def place(self, nbytes: int) -> tuple[Shared, int]:
         """A segment of this batch and an offset in it where `nbytes` fit."""
@@ -151,7 +173,7 @@ class Outbox:
     def find(self, address: int, nbytes: int) -> tuple[Shared, int] | None:
         """Which segment of this batch an array lies in, and where."""
         for segment in self._of_batch:
-            base = ctypes.addressof(ctypes.c_ubyte.from_buffer(segment.memory))
+            base = ctypes.addressof(segment.memory)
             if base <= address and address + nbytes <= base + segment.size:
                 return segment, address - base
         return None
@@ -176,12 +198,12 @@ class Inbox:
     """A worker's segments as its parent sees them."""
 
     def __init__(self) -> None:
-        self._mapped: dict[int, mmap.mmap] = {}
+        self._mapped: dict[int, Any] = {}
         self._freed: collections.deque[int] = collections.deque()
         self._lock = threading.Lock()
 
     def map(self, number: int, descriptor: int) -> None:
-        self._mapped[number] = mapped(descriptor)
+        self._mapped[number] = received(descriptor)
 
     def retire(self, numbers: list[int]) -> None:
         for number in numbers:

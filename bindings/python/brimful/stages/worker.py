@@ -5,7 +5,6 @@ A worker works for one caller at a time. Nothing here decides whether there are 
 
 from __future__ import annotations
 
-import mmap
 import os
 import pickle
 import queue
@@ -69,7 +68,7 @@ class Worker:
     def _ask(self, rows: Rows) -> tuple[str, bytes, list[int]]:
         fresh: list[Shared] = []
 
-        def room(nbytes: int) -> mmap.mmap:
+        def room(nbytes: int) -> Any:
             if self._outgoing is None or self._outgoing.size < nbytes:
                 self._outgoing = Shared(self._next, nbytes + nbytes // 8)
                 self._next += 1
