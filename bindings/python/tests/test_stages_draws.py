@@ -181,5 +181,8 @@ def test_a_watch_sees_every_global_generator():
         with pytest.raises(GlobalDraw), watch.batch(), watch.sample(1):
             draw()
     watch = draws.Watched()
-    with watch.batch(), watch.sample(1):
-        torch.rand(3)
+    for _ in range(2):
+        with watch.batch(), watch.sample(1), watch.step(Source.UNKNOWN):
+            torch.rand(3)
+    with pytest.raises(GlobalDraw), watch.batch(), watch.sample(1):
+        random.random()

@@ -20,6 +20,8 @@ import numpy
 
 _MASK = (1 << 64) - 1
 
+_NOTHING = contextlib.nullcontext()
+
 # Generators are global to the process, and so is this: whoever changes them in a thread holds it.
 _GLOBALS = threading.Lock()
 
@@ -117,10 +119,16 @@ class Undrawn:
     keeps_rows = False
 
     def batch(self) -> contextlib.AbstractContextManager:
-        return contextlib.nullcontext()
+        """Around all of a batch."""
+        return _NOTHING
 
     def sample(self, draw: int) -> contextlib.AbstractContextManager:
-        return contextlib.nullcontext()
+        """Around a sample, whose draws derive from `draw`."""
+        return _NOTHING
+
+    def step(self, source: Source) -> contextlib.AbstractContextManager:
+        """Around a step that draws from `source`."""
+        return _NOTHING
 
 
 class Owned(Undrawn):
@@ -130,7 +138,7 @@ class Owned(Undrawn):
 
     def sample(self, draw: int) -> contextlib.AbstractContextManager:
         seed_globals(draw)
-        return contextlib.nullcontext()
+        return _NOTHING
 
 
 class Locked(Undrawn):
@@ -155,12 +163,13 @@ class Led(Undrawn):
 
         self._mode = ThreadGenerator()
 
-    def batch(self) -> contextlib.AbstractContextManager:
-        return self._mode
-
     def sample(self, draw: int) -> contextlib.AbstractContextManager:
         self._mode.seed(draw & _MASK)
-        return contextlib.nullcontext()
+        return _NOTHING
+
+    def step(self, source: Source) -> contextlib.AbstractContextManager:
+        # It costs something with every function of torch that is called.
+        return _NOTHING if source == Source.NONE else self._mode
 
 
 class Watched(Undrawn):
@@ -173,23 +182,37 @@ class Watched(Undrawn):
         self._led = Undrawn() if sys.modules.get("torch") is None else Led()
         self._is_new = True
 
-    def batch(self) -> contextlib.AbstractContextManager:
-        return self._led.batch()
+    @contextlib.contextmanager
+    def batch(self):
+        with _unchanged():
+            yield
 
     @contextlib.contextmanager
     def sample(self, draw: int):
-        # A function that draws mostly does so at once: the first samples are made one at a time, so that what was drawn
-        # can be given back exactly.
-        is_new, self._is_new = self._is_new, False
-        with _GLOBALS if is_new else contextlib.nullcontext():
-            before = _States()
-            try:
-                with self._led.sample(draw):
-                    yield
-            finally:
-                if _States().marks != before.marks:
-                    before.restore()
-                    raise GlobalDraw
+        with self._led.sample(draw):
+            if not self._is_new:
+                yield
+                return
+            # A function that draws mostly does so at once: first samples are made one at a time, so that what was
+            # drawn can be given back exactly.
+            self._is_new = False
+            with _GLOBALS, _unchanged():
+                yield
+
+    def step(self, source: Source) -> contextlib.AbstractContextManager:
+        return self._led.step(source)
+
+
+@contextlib.contextmanager
+def _unchanged():
+    """Raises GlobalDraw if a global generator is drawn from meanwhile, and puts it back."""
+    before = _States()
+    try:
+        yield
+    finally:
+        if _States().marks != before.marks:
+            before.restore()
+            raise GlobalDraw
 
 
 class _States:

@@ -6,7 +6,9 @@ It is the same in a thread and in a worker process, to which it is sent; it star
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy
@@ -80,20 +82,20 @@ class Recipe:
                 if draws.keeps_rows:
                     values = [self._copied(field, value) for field, value in enumerate(values)]
                 with draws.sample(draw):
-                    samples.append(self._sample(values, key))
+                    samples.append(self._sample(values, key, draws))
                 after()
             if self.collate_fn is None:
                 collate = torch_collate if self.arrays == "torch" else numpy_collate
                 return self._collated(collate, samples, allocate)
-            with draws.sample(sources.of_batch(rows.draws)):
+            with draws.sample(sources.of_batch(rows.draws)), draws.step(sources.source_of(self.collate_fn)):
                 return self._collated(self.collate_fn, samples)
 
-    def _sample(self, values: list[Any], key: str) -> Any:
+    def _sample(self, values: list[Any], key: str, draws: Undrawn) -> Any:
         for field, is_image in enumerate(self.is_image):
             if is_image and self.steps:
-                values[field] = self._image(values[field], key)
+                values[field] = self._image(values[field], key, draws)
         if self.target_transform is not None:
-            values[-1] = _call(self.target_transform, values[-1], key)
+            values[-1] = _call(self.target_transform, values[-1], key, draws.step(Source.UNKNOWN))
         if self.names is None:
             return tuple(values)
         return values[0] if self.names == "" else dict(zip(self.names, values, strict=True))
@@ -105,12 +107,16 @@ class Recipe:
         copy = getattr(value, "clone", None) or getattr(value, "copy", None)
         return copy() if copy is not None and hasattr(value, "shape") else value
 
-    def _image(self, value: Any, key: str) -> Any:
+    def _image(self, value: Any, key: str, draws: Undrawn) -> Any:
         if self.takes_picture:
             value = picture(value)
-        for step in self.steps:
-            value = _call(step, value, key)
+        for step, source in zip(self.steps, self._sources, strict=True):
+            value = _call(step, value, key, draws.step(source))
         return value
+
+    @cached_property
+    def _sources(self) -> list[Source]:
+        return [sources.source_of(step) for step in self.steps]
 
     @staticmethod
     def _collated(collate: Callable, samples: list[Any], *rest: Any) -> Any:
@@ -120,9 +126,10 @@ class Recipe:
             raise noted(error, f"in {name_of(collate)}, of {len(samples)} samples") from error.__cause__
 
 
-def _call(step: Callable, value: Any, key: str) -> Any:
+def _call(step: Callable, value: Any, key: str, drawing: AbstractContextManager) -> Any:
     try:
-        return step(value)
+        with drawing:
+            return step(value)
     except Exception as error:
         raise noted(error, f"in {name_of(step)}, of sample {key}") from error.__cause__
 

@@ -77,15 +77,24 @@ class ThreadGenerator(TorchFunctionMode):
         self._generator.manual_seed(draw)
 
     def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = {} if kwargs is None else kwargs
-        if function in _WITH_GENERATOR:
-            if kwargs.get("generator") is None:
-                kwargs = {**kwargs, "generator": self._generator}
-        elif function in _LIKE:
-            return _LIKE[function](self._generator, *args, **kwargs)
-        elif function in _REFUSED:
-            raise GlobalDraw
-        return function(*args, **kwargs)
+        drawing = _DRAWING.get(function)
+        if drawing is not None:
+            return drawing(self._generator, function, args, kwargs or {})
+        return function(*args, **kwargs) if kwargs else function(*args)
+
+
+def _with_generator(generator: torch.Generator, function: Any, args: tuple, kwargs: dict) -> Any:
+    if kwargs.get("generator") is None:
+        kwargs = {**kwargs, "generator": generator}
+    return function(*args, **kwargs)
+
+
+def _like(generator: torch.Generator, function: Any, args: tuple, kwargs: dict) -> Any:
+    return _LIKE[function](generator, *args, **kwargs)
+
+
+def _refused(generator: torch.Generator, function: Any, args: tuple, kwargs: dict) -> Any:
+    raise GlobalDraw
 
 
 def _rand_like(generator: torch.Generator, like: Tensor, **options: Any) -> Tensor:
@@ -105,3 +114,9 @@ def _randint_like(generator: torch.Generator, like: Tensor, *bounds: int, **opti
 
 # Those that make a tensor in the image of another take no generator in most versions.
 _LIKE = {torch.rand_like: _rand_like, torch.randn_like: _randn_like, torch.randint_like: _randint_like}
+
+_DRAWING = {
+    **dict.fromkeys(_WITH_GENERATOR, _with_generator),
+    **dict.fromkeys(_LIKE, _like),
+    **dict.fromkeys(_REFUSED, _refused),
+}
