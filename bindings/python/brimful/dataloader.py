@@ -402,7 +402,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         if self._engine is None:
             return {"engine": "torch", "reasons": list(self._reasons)}
         stats = super().stats()
-        return stats if self._stages is None else {**stats, "python": self._stages.stats()}
+        return stats if self._stages is None else self._stages.joined(stats)
 
     def explain(self) -> Explanation:
         """What runs natively, what in Python, and why."""

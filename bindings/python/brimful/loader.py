@@ -162,7 +162,7 @@ class Loader(Controls):
 
     def stats(self) -> dict[str, Any]:
         stats = super().stats()
-        return stats if self._stages is None else {**stats, "python": self._stages.stats()}
+        return stats if self._stages is None else self._stages.joined(stats)
 
     def explain(self) -> Explanation:
         decode, read = self._engine.native.threads

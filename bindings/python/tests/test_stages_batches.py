@@ -235,6 +235,18 @@ def test_what_is_made_ahead_is_bounded(pattern):
     assert len(made) == 16
 
 
+def test_slow_python_steps_are_the_bottleneck(pattern):
+    transform = V1.Compose([V1.CenterCrop(8), lambda image: time.sleep(0.02) or image, V1.ToTensor()])
+    rows = loader(pattern, transform, 4, stages="threads")
+    list(rows)
+    stats = rows.stats()
+    share = stats["python"]["busy_s"] / (2 * stats["wall_s"])
+    assert share > 0.5
+    assert rows._stages.joined({"wall_s": 1e-3, "bottleneck": "consumer"})["bottleneck"] == "python"
+    assert rows._stages.joined({"wall_s": 1e9, "bottleneck": "consumer"})["bottleneck"] == "consumer"
+    assert rows._stages.joined({"wall_s": 1e-3, "bottleneck": "decode"})["bottleneck"] == "decode"
+
+
 def test_batches_out_of_order_are_all_there(pattern):
     transform = V1.Compose([V1.CenterCrop(8), grey, V1.ToTensor()])
     rows = loader(pattern, transform, 4, in_order=False, stages="threads", num_workers=3)

@@ -275,7 +275,7 @@ print(len(held), len(rows.stats()["python"]["pids"]))
 
 
 def test_eight_workers_and_many_held_batches_work_under_64_descriptors(pattern):
-    done = subprocess.run([sys.executable, "-c", LIMITED, pattern], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", LIMITED, pattern], capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.returncode) == ("48 8\n", 0), done.stderr
 
 

@@ -18,6 +18,9 @@ from .recipe import Recipe
 from .segment import Recycler
 from .worker import Workers
 
+# Threads or processes that are at work for more than this share of the time are the limit.
+_BUSY = 0.75
+
 WISHES = ("auto", "threads", "processes")
 
 
@@ -166,6 +169,14 @@ class Stages:
             counts = dict(self._counts)
         pids = self._workers.pids if self._workers is not None else []
         return {**self.placement.document(), "workers": self.count, "pids": pids, **counts}
+
+    def joined(self, native: dict[str, Any]) -> dict[str, Any]:
+        """The statistics of a native loader with those of the Python stages behind it."""
+        own = self.stats()
+        busy = own["busy_s"] / max(native["wall_s"] * self.count, 1e-9)
+        # To the native side these stages are the consumer that keeps it waiting.
+        is_here = native["bottleneck"] == "consumer" and busy > _BUSY
+        return {**native, "bottleneck": "python" if is_here else native["bottleneck"], "python": own}
 
     @property
     def names(self) -> tuple[str, ...]:
