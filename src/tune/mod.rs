@@ -1,0 +1,15 @@
+//! From readings to a batch size, and to what holds a run back. Nothing here runs a model, waits or looks at a clock:
+//! measurements are given to it, so that all of it can be replayed without a GPU; only a probe reads the driver.
+
+mod sizes;
+mod window;
+mod curve;
+mod controller;
+mod probe;
+mod sampler;
+
+pub use controller::{BatchSizeController, Change, Decision, Limit, Options, Phase, Reason};
+pub use probe::{Probe, Reading, ReplayProbe, Throttle};
+pub use sampler::{Sampler, mean};
+pub use sizes::Sizes;
+pub use window::{Measurement, Step, Window};
