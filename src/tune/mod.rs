@@ -7,9 +7,18 @@ mod curve;
 mod controller;
 mod probe;
 mod sampler;
+#[cfg(feature = "nvml")]
+#[expect(unsafe_code, reason = "calls of NVIDIA's library that its wrapper lacks, and handles that live beside it")]
+mod nvml;
+mod roofline;
+mod finding;
 
 pub use controller::{BatchSizeController, Change, Decision, Limit, Options, Phase, Reason};
+pub use finding::{Finding, FindingKind, Readings, findings};
+#[cfg(feature = "nvml")]
+pub use nvml::GpuProbe;
 pub use probe::{Probe, Reading, ReplayProbe, Throttle};
+pub use roofline::{GpuKind, Precision, Roofline, Source, known_gpu, known_gpus};
 pub use sampler::{Sampler, mean};
 pub use sizes::Sizes;
 pub use window::{Measurement, Step, Window};
