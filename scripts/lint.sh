@@ -11,11 +11,11 @@ step() {
 fetch_crates
 step cargo fmt --all --check
 step cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
-step cargo clippy --locked --quiet --all-targets --features cuda -- -D warnings
+step cargo clippy --locked --quiet --all-targets --features cuda,nvml -- -D warnings
 case $FEATURES in
 *turbo*) step cargo clippy --locked --quiet --all-targets --features turbo -- -D warnings ;;
 esac
-RUSTDOCFLAGS="-D warnings" step cargo doc --locked --quiet --no-deps --document-private-items --features "$FEATURES,cuda"
+RUSTDOCFLAGS="-D warnings" step cargo doc --locked --quiet --no-deps --document-private-items --features "$FEATURES,cuda,nvml"
 
 if command -v cargo-deny >/dev/null; then
     step cargo deny --locked check licenses bans sources

@@ -25,9 +25,9 @@ missing_for_turbo() {
 }
 
 # The GPU's path needs neither a toolkit nor a GPU to build.
-FEATURES=cli,cuda
+FEATURES=cli,cuda,nvml
 if [ -z "$(missing_for_turbo)" ]; then
-    FEATURES=cli,cuda,turbo
+    FEATURES=cli,cuda,nvml,turbo
 else
     say "without libjpeg-turbo:$(missing_for_turbo) not found; JPEG decoding is slower." \
         "To build it in: apt install$(missing_for_turbo)"

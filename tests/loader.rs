@@ -6,6 +6,8 @@ mod made;
 mod order;
 #[path = "loader/given.rs"]
 mod given;
+#[path = "loader/batch_sizes.rs"]
+mod batch_sizes;
 #[path = "loader/damage.rs"]
 mod damage;
 #[path = "loader/columns.rs"]

@@ -204,7 +204,16 @@ impl Transfer {
             Some(Place { offset, spec })
         });
         let places = places.collect();
-        (places, room + self.spec.device.batch_size * size_of::<u64>())
+        (places, room + self.rows_max(columns, is_image) * size_of::<u64>())
+    }
+
+    /// Rows that an image column of this batch may have: batches may grow beyond what the loader began with.
+    fn rows_max(&self, columns: &[Column], is_image: &[bool]) -> usize {
+        let rows = columns.iter().zip(is_image).filter_map(|(column, &is_image)| match column {
+            Column::Tensor(tensor) if is_image => tensor.shape.first().copied(),
+            _ => None,
+        });
+        rows.max().unwrap_or(0).max(self.spec.device.batch_size)
     }
 
     fn take_slot(&self, room: usize, is_stopped: &dyn Fn() -> bool) -> Result<Slot> {
@@ -228,7 +237,7 @@ impl Transfer {
             Column::Tensor(tensor) if !is_image => tensor.bytes().len(),
             _ => 0,
         });
-        let addresses = if rows.is_empty() { 0 } else { self.spec.device.batch_size * size_of::<u64>() };
+        let addresses = if rows.is_empty() { 0 } else { self.rows_max(columns, is_image) * size_of::<u64>() };
         let small: usize = small.map(|len| len.next_multiple_of(16)).sum();
         let len = small + addresses;
         let scratch = match self.scratch.iter().position(|scratch| scratch.len() >= len) {

@@ -68,6 +68,8 @@ pub struct LoaderBuilder {
 #[derive(Debug, Clone)]
 pub(crate) struct LoaderConfig {
     pub(crate) batch_size: usize,
+    /// What the batch size may be changed to at most.
+    pub(crate) batch_size_max: usize,
     pub(crate) drop_last: bool,
     pub(crate) delivery: Delivery,
     pub(crate) loose_bytes_max: u64,
@@ -105,6 +107,7 @@ impl LoaderBuilder {
     pub(crate) fn new(dataset: Dataset) -> Self {
         let config = LoaderConfig {
             batch_size: 1,
+            batch_size_max: 0,
             drop_last: false,
             delivery: Delivery::default(),
             loose_bytes_max: LOOSE_BYTES_MAX_DEFAULT,
@@ -143,6 +146,12 @@ impl LoaderBuilder {
     /// Rows of a batch, 1 to 1,048,576. Default 1.
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.config.batch_size = batch_size;
+        self
+    }
+
+    /// Rows that [`Loader::set_batch_size`] may ask for at most, 1 to 1,048,576. Default: the batch size.
+    pub fn batch_size_max(mut self, batch_size_max: usize) -> Self {
+        self.config.batch_size_max = batch_size_max;
         self
     }
 
@@ -311,6 +320,10 @@ impl LoaderBuilder {
             self.config.drop_last = false;
             self.config.shuffle = Shuffle::None;
         }
+        if self.config.batch_size_max == 0 {
+            self.config.batch_size_max = self.config.batch_size;
+        }
+        in_range("batch_size_max", self.config.batch_size_max, BATCH_SIZE_MAX)?;
         self.config.split.check()?;
         self.fit_batch()?;
         if self.on_error == OnError::Replace && self.dataset.len().is_none() {
@@ -328,7 +341,9 @@ impl LoaderBuilder {
         let decode = thread_count(self.threads);
         in_range("threads", decode, THREADS_MAX)?;
         let least = if self.config.device == Device::Cpu { PREFETCH_DEFAULT } else { PREFETCH_DEVICE };
-        let wanted = (decode * SAMPLES_PER_THREAD).div_ceil(self.config.batch_size).max(least);
+        // Batches that will grow are not many and small for long, and each in flight is one more to wait for at a change.
+        let most = if self.config.batch_size_max > self.config.batch_size { 2 * least } else { PREFETCH_MAX };
+        let wanted = (decode * SAMPLES_PER_THREAD).div_ceil(self.config.batch_size).clamp(least, most);
         let prefetch = if self.prefetch == 0 { wanted.min(PREFETCH_MAX) } else { self.prefetch };
         in_range("prefetch", prefetch, PREFETCH_MAX)?;
         let read = match (self.readers, self.dataset.options().shards.io) {
@@ -389,6 +404,7 @@ impl LoaderBuilder {
         let LoaderConfig { shuffle, seed, split, .. } = self.config;
         let samples = EpochPlan::new(&self.dataset.shard_lens(), shuffle, seed, 0, split)?.len();
         self.config.batch_size = self.config.batch_size.min(samples.max(1));
+        self.config.batch_size_max = self.config.batch_size_max.min(samples.max(1));
         Ok(())
     }
 
@@ -424,7 +440,7 @@ impl LoaderBuilder {
         let spec = BatchSpec { batch_size, height: height as usize, width: width as usize, channels, dtype, layout };
         // Made here for its checks: whether dtype and transform agree, whether a batch fits in memory.
         RowWriter::new(spec, options.transform.value())?;
-        spec.batch_bytes()?;
+        BatchSpec { batch_size: self.config.batch_size_max, ..spec }.batch_bytes()?;
         Ok(options.transform.output_size().map(|_| spec))
     }
 }

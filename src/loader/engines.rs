@@ -179,7 +179,7 @@ impl EngineLane {
 /// Buffers of rows that the batches in flight may hold, each of one sub-batch whose rows go to batches near each other.
 fn rows_held_max(pipeline: &Pipeline) -> usize {
     let options = EngineOptions::default();
-    let rows = (pipeline.plan.batch_size).saturating_mul(pipeline.prefetch + 3);
+    let rows = pipeline.batch_size_max.saturating_mul(pipeline.prefetch + 3);
     options.rows_held_max.max(2 * rows / options.sub_batch + options.states)
 }
 

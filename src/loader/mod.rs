@@ -28,6 +28,7 @@ mod dataset;
 mod policy;
 mod stats;
 mod builder;
+mod batch_sizes;
 mod pipeline;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
@@ -70,6 +71,7 @@ use crate::batch::{BufferPool, Column, PageableAllocator};
 use crate::device::{Device, DeviceRow};
 use crate::sample::{EpochPlan, Key};
 use crate::{Error, ErrorKind, Result};
+use batch_sizes::{BatchSizes, WantedSize};
 use builder::LoaderConfig;
 use gpu::GpuPath;
 use losses::Losses;
@@ -104,6 +106,7 @@ struct Shared {
     quarantine: Arc<Quarantine>,
     losses: Arc<Losses>,
     notices: Arc<Notices>,
+    wanted: WantedSize,
     /// Buffers of whole batches, kept from run to run.
     pool: Arc<BufferPool>,
     gpu: Option<GpuPath>,
@@ -188,10 +191,12 @@ impl Loader {
         let notices = Arc::new(Notices::new());
         let quarantine = Arc::new(Quarantine::new(on_error, budget, quarantine, Arc::clone(&notices))?);
         let fingerprint = resume::fingerprint(&dataset, &config, resume::shuffle_of(&config));
+        let wanted = WantedSize::new(config.batch_size);
         Ok(Self {
             shared: Arc::new(Shared {
                 dataset,
                 config,
+                wanted,
                 fingerprint,
                 quarantine,
                 losses: Arc::new(Losses::new(Arc::clone(&notices))),
@@ -238,11 +243,11 @@ impl Loader {
         }
     }
 
-    /// Batches of a whole epoch; `None` for a stream, and where the caller gives the order.
+    /// Batches of a whole epoch of the present size; `None` for a stream, and where the caller gives the order.
     #[must_use]
     pub fn len(&self) -> Option<usize> {
         let samples = self.samples_per_epoch()?;
-        let LoaderConfig { batch_size, drop_last, .. } = self.shared.config;
+        let (batch_size, drop_last) = (self.batch_size(), self.shared.config.drop_last);
         Some(if drop_last { samples / batch_size } else { samples.div_ceil(batch_size) })
     }
 
@@ -272,10 +277,34 @@ impl Loader {
         Ok(Some(plan.in_turns_of(config.turn)))
     }
 
-    /// Rows of a full batch.
+    /// Rows of a full batch: those begun from now on; up to [`prefetch`](Self::prefetch) before them are of a former size
+    /// after a change.
     #[must_use]
     pub fn batch_size(&self) -> usize {
-        self.shared.config.batch_size
+        self.shared.wanted.get()
+    }
+
+    /// Makes batches of `rows` rows from now on. Nothing in flight is thrown away: once the next batch was taken,
+    /// [`prefetch`](Self::prefetch) more come in the former size, so that consumers that ask at the same step change at
+    /// the same step. A run that is started anew begins with the new size.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] unless `rows` is between 1 and
+    /// [`batch_size_max`](LoaderBuilder::batch_size_max).
+    pub fn set_batch_size(&self, rows: usize) -> Result<()> {
+        let most = self.shared.config.batch_size_max;
+        if !(1..=most).contains(&rows) {
+            let message = format!("batch_size={rows} is not between 1 and batch_size_max={most}");
+            return Err(Error::new(ErrorKind::InvalidOption, message));
+        }
+        self.shared.wanted.set(rows);
+        Ok(())
+    }
+
+    /// Batches in flight beside the consumer's.
+    #[must_use]
+    pub fn prefetch(&self) -> usize {
+        self.shared.config.prefetch
     }
 
     /// Threads that decode, and threads that read.
@@ -395,7 +424,10 @@ impl Shared {
 
     fn pipeline(&self, counters: Arc<Counters>) -> Pipeline {
         let (quarantine, losses) = (Arc::clone(&self.quarantine), Arc::clone(&self.losses));
-        Pipeline::new(self.dataset.clone(), &self.config, quarantine, losses, counters, Arc::clone(&self.pool))
+        let pool = Arc::clone(&self.pool);
+        let mut pipeline = Pipeline::new(self.dataset.clone(), &self.config, quarantine, losses, counters, pool);
+        pipeline.sizes = BatchSizes::new(self.wanted.clone(), self.config.prefetch);
+        pipeline
     }
 
     /// A pipeline for `rows` samples outside any epoch, in host memory: errors are raised, counters are nobody's.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::assembly::Plan;
+use super::batch_sizes::{BatchSizes, WantedSize};
 use super::builder::{BATCH_SIZE_MAX, LoaderConfig};
 use super::dataset::Dataset;
 use super::given::Order;
@@ -24,6 +25,10 @@ use crate::transform::ValueOps;
 pub(crate) struct Pipeline {
     pub(crate) dataset: Dataset,
     pub(crate) plan: Plan,
+    /// Rows of each batch.
+    pub(crate) sizes: BatchSizes,
+    /// Rows of any batch at most.
+    pub(crate) batch_size_max: usize,
     pub(crate) drop_last: bool,
     pub(crate) shuffle: Shuffle,
     pub(crate) shuffle_samples: usize,
@@ -69,6 +74,8 @@ impl Pipeline {
         let names = dataset.fields().iter().map(|field| field.name().to_owned()).collect();
         Self {
             plan: Plan { batch_size: config.batch_size, spec, is_image, names, delivery: config.delivery },
+            sizes: BatchSizes::new(WantedSize::new(config.batch_size), config.prefetch),
+            batch_size_max: config.batch_size_max,
             dataset,
             drop_last: config.drop_last,
             shuffle: config.shuffle,
@@ -102,7 +109,7 @@ impl Pipeline {
 
     /// Rows that a batch may have at most where the caller gives their numbers: on a GPU its slots are made beforehand.
     pub(crate) fn rows_max(&self) -> usize {
-        if self.is_for_device { self.plan.batch_size } else { BATCH_SIZE_MAX }
+        if self.is_for_device { self.batch_size_max.max(self.plan.batch_size) } else { BATCH_SIZE_MAX }
     }
 
     /// How an image of `height` x `width` with `channels` is written into a row.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossbeam::channel::{Receiver, Sender};
 
-use super::assembly::{Assembly, Finished};
+use super::assembly::{Assembly, Finished, Plan};
 use super::dataset::RawSample;
 use super::given::{Given, GivenBatch};
 use super::peers::Peers;
@@ -59,6 +59,8 @@ pub(crate) struct Planner {
     feed: Feed,
     epoch: u64,
     sequence: u64,
+    /// Batches begun in this run.
+    begun: u64,
     batch_index: usize,
     /// Whether this epoch began at its first sample; one that is resumed may have nothing left.
     is_whole: bool,
@@ -117,6 +119,7 @@ impl Planner {
             feed,
             epoch,
             sequence: 0,
+            begun: 0,
             batch_index,
             is_whole: start == Start::default(),
             current: None,
@@ -161,7 +164,7 @@ impl Planner {
         match &mut self.feed {
             Feed::Indexed { plan, position } => {
                 let left = plan.len().saturating_sub(*position);
-                Ok(left == 0 || (drop_last && self.current.is_none() && left < self.pipeline.plan.batch_size))
+                Ok(left == 0 || (drop_last && self.current.is_none() && left < self.pipeline.sizes.rows(self.begun)))
             }
             Feed::Stream(stream) => Ok(stream.is_over()),
             Feed::Given(given) => given.is_over(&self.stop, &self.pipeline),
@@ -183,7 +186,7 @@ impl Planner {
         self.spare -= 1;
         self.pipeline.counters.blocked(waiting.elapsed());
         let pipeline = &self.pipeline;
-        let mut plan = pipeline.plan.clone();
+        let mut plan = Plan { batch_size: pipeline.sizes.rows(self.begun), ..pipeline.plan.clone() };
         if let Feed::Given(GivenFeed { batch: Some(batch), .. }) = &self.feed {
             plan.batch_size = batch.numbers.len();
             self.batch_index = batch.index;
@@ -192,6 +195,7 @@ impl Planner {
         let assembly = assembly.map_err(Some)?;
         self.current = Some(Current { assembly, planned: 0, rows: plan.batch_size });
         self.sequence += 1;
+        self.begun += 1;
         self.batch_index += 1;
         Ok(())
     }

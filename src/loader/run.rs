@@ -72,6 +72,8 @@ pub(crate) struct Run {
     lanes: Option<Arc<Lanes>>,
     /// Where the caller names the samples.
     giver: Option<Giver>,
+    /// Batches taken from this run, discarded ones counted.
+    taken: u64,
     /// The epoch whose batches come next, and how far it was delivered.
     pub(crate) epoch: u64,
     pub(crate) start: Start,
@@ -154,6 +156,7 @@ impl Run {
             turns: Turns::new(pipeline.arrival),
             lanes: engines.as_ref().map(|(_, lanes)| Arc::clone(lanes)),
             giver,
+            taken: 0,
             epoch,
             start,
         };
@@ -234,6 +237,8 @@ impl Run {
             }
             Some(finished) => {
                 self.pipeline.in_flight.subtract(finished.loose_bytes);
+                self.taken += 1;
+                self.pipeline.sizes.follow(self.taken);
                 let _ = self.permits.try_send(());
                 self.giver.as_mut().map(Giver::taken);
                 self.start.position += samples;

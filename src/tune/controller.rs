@@ -158,6 +158,17 @@ impl BatchSizeController {
         self.size
     }
 
+    /// What it was made with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether a state that was read from outside is one that this code could have made.
+    pub(super) fn is_sound(&self) -> bool {
+        self.options.sizes.contains(self.size) && self.settled_rate.is_finite() && self.curve.is_sound()
+    }
+
     /// What it is doing.
     #[must_use]
     pub fn phase(&self) -> Phase {

@@ -127,6 +127,13 @@ impl Curve {
         point.memory_bytes = point.memory_bytes.max(made.memory_bytes);
     }
 
+    /// Whether a curve that was read from outside is one that this code could have made.
+    pub(super) fn is_sound(&self) -> bool {
+        let ascends = self.points.windows(2).all(|pair| pair[0].size < pair[1].size);
+        let is_rate = |seen: &Seen| seen.throughput.is_finite() && seen.throughput > 0.0 && seen.error.is_finite();
+        ascends && self.points.iter().all(|point| point.size > 0 && point.seen.iter().all(is_rate))
+    }
+
     pub(super) fn points(&self) -> &[Point] {
         &self.points
     }

@@ -5,6 +5,7 @@ mod sizes;
 mod window;
 mod curve;
 mod controller;
+mod search;
 mod probe;
 mod sampler;
 #[cfg(feature = "nvml")]
@@ -20,5 +21,6 @@ pub use nvml::GpuProbe;
 pub use probe::{Probe, Reading, ReplayProbe, Throttle};
 pub use roofline::{GpuKind, Precision, Roofline, Source, known_gpu, known_gpus};
 pub use sampler::{Sampler, mean};
+pub use search::Search;
 pub use sizes::Sizes;
 pub use window::{Measurement, Step, Window};

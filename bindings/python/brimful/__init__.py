@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import io as io
 from . import transforms
 from ._native import __version__
+from .autobatch import AutoBatch
 from .dataset import ShardDataset
 from .errors import (
     BrimfulError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .dataloader import DataLoader as DataLoader
 
 __all__ = [
+    "AutoBatch",
     "BrimfulError",
     "CancelledError",
     "DataWarning",

@@ -1,5 +1,5 @@
-"""The `brimful` command of the wheel: `demo` runs here, on the loader that training uses, and so does the bench that
-trains a model; the rest runs natively.
+"""The `brimful` command of the wheel: `demo` runs here, on the loader that training uses, and so do the bench that
+trains a model and the stress test; the rest runs natively.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ def main(argv: list[str] | None = None) -> int:
         from .demo import main as demo
 
         return demo(argv[1:])
+    if argv[:1] == ["tune"]:
+        from .tune.command import main as tune
+
+        return tune(argv[1:])
+    if argv[:1] == ["top"]:
+        from .live import main as top
+
+        return top(argv[1:])
     if _trains(argv):
         from .bench_training import main as bench
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import warnings
@@ -13,7 +14,10 @@ import torch
 import torch.utils.data
 
 from . import _native, devices, prepare, ranks
+from .adaptive import Adaptive, AdaptiveBatchSampler, OomGuard, Steps
+from .agreement import Agreement
 from .arrays import torch_column
+from .autobatch import AutoBatch, Tuning
 from .dataset import ShardDataset, count, own_methods
 from .device_copies import Moved, on_device
 from .engine import Batches, Controls, Engine
@@ -23,6 +27,9 @@ from .samplers import Order, Planned, PlannedBatches, SeenEpoch, native_order, o
 from .stages import WISHES, Single, StagedBatches, Stages
 
 __all__ = ["DataLoader"]
+
+IN_FLIGHT = 6
+"""Batches in flight under a search for the batch size, unless asked otherwise."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -45,6 +52,9 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
 
     Each `iter()` begins the next epoch; `set_epoch(e)`, or that of a `DistributedSampler`, begins epoch e, also when it
     was begun before. A sampler that is never told goes on from epoch to epoch, where torch would repeat the first.
+
+    With `batch_size=AutoBatch(...)` the size is found while training runs: `batch_size` is the present one, `len()`
+    counts batches of it and changes with it, `tuning` tells what was found; see `AutoBatch` and `oom_guard`.
 
     Args:
         device: None or "cpu", "cuda" (the current GPU) or "cuda:1": where batches are delivered. On a GPU they come
@@ -78,7 +88,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
     def __init__(
         self,
         dataset: torch.utils.data.Dataset[T_co] | ShardDataset,
-        batch_size: int | None = 1,
+        batch_size: int | AutoBatch | None = 1,
         shuffle: bool | None = None,
         sampler: torch.utils.data.Sampler | Iterable | None = None,
         batch_sampler: torch.utils.data.Sampler | Iterable | None = None,
@@ -114,6 +124,11 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         stages: str = "auto",
         snapshot_every_n_steps: int | None = 1,
     ) -> None:
+        self._tuning: Tuning | None = None
+        self._steps: Steps | None = None
+        self._adaptive: Adaptive | None = None
+        asked = batch_size if isinstance(batch_size, AutoBatch) else None
+        batch_size = batch_size if asked is None else asked.min
         self._device = devices.name(device)
         given = dataset
         if isinstance(dataset, ShardDataset):
@@ -177,6 +192,7 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             if not has_sampler:
                 self._refuse_split()
             self._warn_of_idle_options(has_sampler, seed is not None and seeded is None)
+            self._search_with(asked)
             return
         self._torch_epoch = None
         self.generator = generator
@@ -215,6 +231,12 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         }
         if _is_staged(dataset, batch_size, collate_fn):
             self._stages = self._stages_of(dataset, options)
+        if asked is not None:
+            # The same on all ranks, whatever processors they have: a change comes so many batches later.
+            in_flight = IN_FLIGHT if options["prefetch"] == 0 else options["prefetch"]
+            options |= {"batch_size_max": asked.max, "prefetch": in_flight}
+            # Of a global batch whole steps are dropped, not whole batches: `Adaptive` counts them.
+            options["drop_last"] = drop_last and asked.global_batch is None
         self._engine = Engine(dataset, options)
         if prefetch_factor is None and self.prefetch_factor is not None:
             self.prefetch_factor = _Unasked(self.prefetch_factor)
@@ -222,6 +244,101 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
             self._list_by(own_sampler(dataset, order, self.generator), torch.utils.data.BatchSampler)
             object.__setattr__(self, "sampler", self.batch_sampler.sampler)
         self._follow_sampler()
+        self._search_with(asked)
+
+    def _search_with(self, asked: AutoBatch | None) -> None:
+        """Begins the search for a batch size, if one was asked for."""
+        if asked is None:
+            return
+        if self._engine is not None:
+            samples, lag = self._engine.native.samples, self._engine.native.prefetch
+            if self._stages is not None:
+                # Workers take batches ahead as they get on, not at fixed steps.
+                lag += 2 * max(1, self.num_workers)
+                if Agreement().world_size > 1:
+                    raise InvalidOptionError(
+                        "AutoBatch changes batches on all ranks at the same step, and Python stages take them ahead at "
+                        f"no fixed one: {', '.join(self._stages.names)}",
+                        hint="use transforms that compile and no collate_fn, or a batch_size that is a number",
+                    )
+        else:
+            # What workers have been given ahead, and what is copied ahead.
+            lag = self.num_workers * (self.prefetch_factor or 0) + (0 if self._device == "cpu" else 2)
+            samples = None if isinstance(self.dataset, torch.utils.data.IterableDataset) else len(self.sampler)
+            drop_last = self.drop_last and asked.global_batch is None
+            object.__setattr__(self, "batch_sampler", AdaptiveBatchSampler(self.sampler, drop_last))
+        self._tuning = Tuning(asked, self._device, samples, lag + (asked.global_batch is not None))
+        self._steps = Steps(self._tuning.per_rank)
+        self._tuning.follow = self._ask_for_size
+        self._ask_for_size(self._tuning.batch_size)
+
+    def _ask_for_size(self, size: int) -> None:
+        if self._engine is not None:
+            self._engine.native.set_batch_size(size)
+        else:
+            self.batch_sampler.batch_size = size
+
+    def _under_search(self, batches: Iterator[Any]) -> Iterator[Any]:
+        if self._tuning is None:
+            return batches
+        samples = None
+        if self._engine is not None and self._engine.native.samples is not None:
+            samples = self._engine.native.samples - self._engine.native.state()["position"]
+        elif self._engine is None and not isinstance(self.dataset, torch.utils.data.IterableDataset):
+            samples = len(self.sampler)
+        self._adaptive = Adaptive(self, batches, self._tuning, self._steps, samples, self.drop_last)
+        return self._adaptive
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows of a batch; under `AutoBatch` those of the present one."""
+        return self.__dict__["batch_size"] if self.__dict__.get("_tuning") is None else self._tuning.batch_size
+
+    @batch_size.setter
+    def batch_size(self, size: int | None) -> None:
+        self.__dict__["batch_size"] = size
+
+    @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches of one optimiser step under `AutoBatch(global_batch=...)`, else 1."""
+        return 1 if self._tuning is None else self._tuning.accumulation_steps
+
+    @property
+    def is_last_micro_batch(self) -> bool:
+        """Whether the optimiser should step after the present batch."""
+        return self._steps is None or self._steps.is_last
+
+    @property
+    def micro_batch_share(self) -> float:
+        """The present batch's share of its optimiser step: what its mean loss is to be multiplied with.
+
+        That is 1 / `accumulation_steps`, but for the batches after a change, which may be cut to complete a step.
+        """
+        return 1.0 if self._steps is None else self._steps.share
+
+    @property
+    def tuning(self) -> dict[str, Any] | None:
+        """What the search for a batch size has found: sizes, rates, changes with their reasons; None without one."""
+        return None if self._tuning is None else self._tuning.summary()
+
+    def oom_guard(self, optimizer: torch.optim.Optimizer | None = None, agree: bool = False) -> Any:
+        """A context for a training step that may run out of memory under `AutoBatch`; see `OomGuard`."""
+        if self._tuning is None:
+            return contextlib.nullcontext()
+        return OomGuard(self._adaptive, self._tuning, optimizer, agree)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Loader.state_dict`, and under `AutoBatch` what the search has found."""
+        state = super().state_dict()
+        return state if self._tuning is None else {**state, "autobatch": self._tuning.state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As `Loader.load_state_dict`; a search goes on where it was, if the state has one and so has this loader."""
+        place = dict(state_dict)
+        search = place.pop("autobatch", None)
+        super().load_state_dict(place)
+        if search is not None and self._tuning is not None:
+            self._tuning.load_state(search)
 
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
@@ -229,10 +346,10 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
                 self.generator.manual_seed(random.Random(f"{self.seed} {self._torch_epoch}").getrandbits(63))
                 self._torch_epoch += 1
             batches = super().__iter__()
-            return batches if self._device == "cpu" else on_device(batches, self._device)
+            return self._under_search(batches if self._device == "cpu" else on_device(batches, self._device))
         self._follow_sampler()
         self._engine.behind = None
-        batches = self._batches()
+        batches = self._under_search(self._batches())
         return batches if self._preparation is None else prepare.Announced(self, batches)
 
     def _batches(self) -> Iterator[Any]:

@@ -21,6 +21,7 @@ def native_loader(
     dataset: _native.Dataset,
     *,
     batch_size: int = 1,
+    batch_size_max: int | None = None,
     drop_last: bool = False,
     order: str = "planned",
     in_order: bool = True,
@@ -61,6 +62,7 @@ def native_loader(
     return _native.Loader(
         dataset,
         batch_size=batch_size,
+        batch_size_max=batch_size_max or batch_size,
         drop_last=drop_last,
         order=order,
         in_order=in_order,

@@ -10,6 +10,7 @@ mod dataset;
 mod stats;
 mod loader;
 mod io;
+mod tune;
 mod command;
 mod page;
 
@@ -34,6 +35,8 @@ mod _native {
     use crate::loader::{Epoch, Loader};
     #[pymodule_export]
     use crate::page::{page_html, page_text};
+    #[pymodule_export]
+    use crate::tune::{BatchSearch, GpuSampler, findings, known_gpus, roofline};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -59,8 +59,9 @@ const DTYPES: [(&str, Dtype); 4] =
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, *, batch_size, drop_last, order, in_order, shuffle, shuffle_window, shuffle_samples, seed, threads, readers, prefetch,
-        dtype, layout, on_error, max_errors, quarantine, rank, world_size, turn, remainder, device, device_batches_max,
+        dataset, *, batch_size, batch_size_max, drop_last, order, in_order, shuffle, shuffle_window, shuffle_samples,
+        seed, threads, readers, prefetch, dtype, layout, on_error, max_errors, quarantine, rank, world_size, turn,
+        remainder, device, device_batches_max,
         route, nvjpeg_folders, nvtx, delivery
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
@@ -68,6 +69,7 @@ impl Loader {
         py: Python<'_>,
         dataset: &Dataset,
         batch_size: usize,
+        batch_size_max: usize,
         drop_last: bool,
         order: &str,
         in_order: bool,
@@ -106,6 +108,7 @@ impl Loader {
         let deliveries = [("batches", Delivery::Batches), ("rows", Delivery::Rows)];
         let mut builder = loader::Loader::builder(dataset.shards.clone())
             .batch_size(batch_size)
+            .batch_size_max(batch_size_max)
             .delivery(choice("delivery", delivery, &deliveries)?)
             .drop_last(drop_last)
             .order(choice("order", order, &[("planned", Order::Planned), ("given", Order::Given)])?)
@@ -149,6 +152,23 @@ impl Loader {
     /// Moves the place of a loader of rows to what its consumer has got.
     fn confirm(&self, mark: &Mark) {
         self.loader.confirm(mark.0);
+    }
+
+    /// Makes batches of `rows` rows from now on, after those in flight.
+    fn set_batch_size(&self, rows: usize) -> PyResult<()> {
+        self.loader.set_batch_size(rows).map_err(raise)
+    }
+
+    /// Rows of the batches that are begun from now on.
+    #[getter]
+    fn batch_size(&self) -> usize {
+        self.loader.batch_size()
+    }
+
+    /// Batches in flight beside the consumer's.
+    #[getter]
+    fn prefetch(&self) -> usize {
+        self.loader.prefetch()
     }
 
     /// Batches of a whole epoch; `None` for a stream.
