@@ -16,4 +16,5 @@ fi
 scripts/setup-python.sh test
 venv=$(cd "${VENV:-.venv}" && pwd)
 build_extension "$venv"
-PYTHONPATH=bindings/python "$venv/bin/python" -m pytest -q -rs bindings/python/tests/test_gpu.py
+PYTHONPATH=bindings/python "$venv/bin/python" -m pytest -q -rs bindings/python/tests/test_gpu.py \
+    bindings/python/tests/test_autobatch_gpu.py

@@ -484,6 +484,8 @@ class DataLoader(Controls, torch.utils.data.DataLoader[T_co]):
         epoch, is_new_order = self._engine.state()["epoch"], options != self._engine.options
         if is_new_order:
             self._engine = Engine(self.dataset, options)
+            if self._tuning is not None:
+                self._ask_for_size(self._tuning.wanted)
             self._engine.native.set_epoch(epoch)
         if not self.dataset.is_stream:
             order = Order(options["shuffle"], options["seed"], options["split"], options["remainder"])
