@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import pickle
+import runpy
 import tarfile
 import warnings
+from pathlib import Path
 
 import numpy
 import pytest
@@ -314,3 +316,13 @@ def test_no_samples_is_an_error_unless_it_is_expected(tmp_path):
     with pytest.raises(ValueError, match="no samples"):
         list(wds.WebDataset(path, shardshuffle=False).decode().to_tuple("cls"))
     assert list(wds.WebDataset(path, shardshuffle=False, empty_check=False).decode().to_tuple("cls")) == []
+
+
+def test_the_example_runs_natively(pattern, monkeypatch, capsys):
+    pytest.importorskip("torchvision")
+    example = Path(__file__).resolve().parents[3] / "examples" / "webdataset_script.py"
+    monkeypatch.setattr("sys.argv", [str(example), pattern])
+    runpy.run_path(str(example), run_name="__main__")
+    output = capsys.readouterr().out
+    assert output.startswith("engine  native")
+    assert "epoch 1: 48 images" in output
