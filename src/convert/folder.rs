@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -211,7 +211,7 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
         let message = format!("'{}' has {size} bytes, more than the {FILE_BYTES_MAX} allowed", path.display());
         return Err(Error::new(ErrorKind::Limit, message));
     }
-    let mut file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     if !before.is_file() {
         return Err(Error::new(ErrorKind::Io, format!("'{}' is no regular file", path.display())));
@@ -220,21 +220,18 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
         return Err(changed(&format!("it had {size} bytes when it was listed, now {}", before.len())));
     }
     bytes.clear();
-    // One byte more than there should be, so that one read tells that the file has not grown.
-    bytes.resize(size as usize + 1, 0);
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read(&mut bytes[filled..]) {
+    // One byte more than there should be, so that a file that has grown is noticed.
+    bytes.reserve_exact(size as usize + 1);
+    while bytes.len() as u64 <= size {
+        match rustix::io::read(&file, rustix::buffer::spare_capacity(bytes)) {
             Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error)),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error.into())),
         }
     }
-    if filled as u64 != size {
-        return Err(changed(if (filled as u64) < size { "it shrank" } else { "it grew" }));
+    if bytes.len() as u64 != size {
+        return Err(changed(if (bytes.len() as u64) < size { "it shrank" } else { "it grew" }));
     }
-    bytes.truncate(filled);
     let after = file.metadata().map_err(failed)?;
     let state = |found: &Metadata| (found.len(), found.mtime(), found.mtime_nsec());
     if state(&before) != state(&after) {
