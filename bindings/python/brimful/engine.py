@@ -184,6 +184,8 @@ class Controls:
     """What both loaders offer beside iteration. `_engine` is None where torch's machinery does the work."""
 
     _engine: Engine | None
+    # On torch's machinery, the number of the next epoch if a seed governs them.
+    _torch_epoch: int | None = None
 
     def __len__(self) -> int:
         batches = self._native().batches
@@ -200,8 +202,13 @@ class Controls:
         self._engine.behind = None
 
     def state_dict(self) -> dict[str, int]:
-        """The place after the last batch that was delivered: a few integers. A pickled loader carries it along."""
-        self._native()
+        """The place after the last batch that was delivered: a few integers. A pickled loader carries it along.
+
+        Of a loader on torch's machinery it is the number of the next epoch, no place within one.
+        """
+        if self._engine is None:
+            # An error would end every training whose framework saves what has a state.
+            return {"version": 2, "engine": "torch", "epoch": self._torch_epoch}
         return self._engine.state()
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
@@ -210,11 +217,29 @@ class Controls:
         Raises:
             StateMismatchError: if it was taken with another seed or order or of other shards, or lies beyond the epoch.
         """
+        if self._engine is None or state_dict.get("engine") == "torch":
+            return self._load_torch_state(state_dict)
         try:
             self._native().load_state(**state_dict)
         except (TypeError, OverflowError) as error:
             raise StateMismatchError(f"this is no state of a brimful loader: {error}") from None
         self._engine.behind = None
+        return None
+
+    def _load_torch_state(self, state: dict[str, Any]) -> None:
+        if self._engine is not None or state.get("engine") != "torch":
+            here, there = ("natively", "on torch's machinery") if self._engine else ("on torch's machinery", "natively")
+            raise StateMismatchError(
+                f"the saved state is of a loader that ran {there}, and this one runs {here}",
+                hint="loader.explain() says why; make the loader as it was when the state was saved",
+            )
+        if state.get("epoch") is not None:
+            self._torch_epoch = count("epoch", state["epoch"])
+        warnings.warn(
+            "this loader runs on torch's machinery, which keeps no place within an epoch: it goes on with the next "
+            "epoch; loader.explain() says why it is not native",
+            stacklevel=3,
+        )
 
     def stats(self) -> dict[str, Any]:
         """What each stage did since the threads were started, and which one is the bottleneck.

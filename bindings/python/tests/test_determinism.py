@@ -9,7 +9,7 @@ import pytest
 
 import brimful
 from brimful import transforms as T
-from conftest import SAMPLES
+from conftest import SAMPLES, write_shard
 
 AUGMENT = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToTensor()])
 
@@ -44,7 +44,7 @@ def test_augmentation_changes_from_epoch_to_epoch(dataset):
     assert sum(not numpy.array_equal(epochs[0][n], epochs[1][n]) for n in range(SAMPLES)) > SAMPLES // 2
 
 
-@pytest.mark.parametrize("taken", [0, 1, 4, 9])
+@pytest.mark.parametrize("taken", [0, 1, 4, 9, 10])
 def test_a_resumed_run_equals_an_uninterrupted_one(dataset, taken):
     whole = loader(dataset)
     expected = collect(whole) + collect(whole)
@@ -53,8 +53,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(dataset, taken):
     head = [next(batches) for _ in range(taken)]
     state = json.loads(json.dumps(first.state_dict()))
     del batches
-    second = loader(dataset)
+    assert len(json.dumps(state)) < 200
+    second = loader(dataset, num_workers=1)
     second.load_state_dict(state)
+    assert second.state_dict() == state
     same(collect(head) + collect(second) + collect(second), expected)
 
 
@@ -68,6 +70,24 @@ def test_the_state_after_an_epoch_begins_the_next(dataset):
     same(collect(other), expected)
 
 
+def test_on_torchs_machinery_a_state_tells_the_next_epoch_and_no_more(dataset):
+    """Trainers save whatever has a state: that it knows little must not end a training."""
+    torch = pytest.importorskip("torch")
+    rows = torch.utils.data.TensorDataset(torch.arange(12))
+    make = lambda: brimful.DataLoader(rows, 4, shuffle=True, seed=5)  # noqa: E731
+    first = make()
+    list(first)
+    state = json.loads(json.dumps(first.state_dict()))
+    second = make()
+    with pytest.warns(UserWarning, match="next epoch"):
+        second.load_state_dict(state)
+    assert [batch.tolist() for [batch] in first] == [batch.tolist() for [batch] in second]
+    native = brimful.DataLoader(dataset, 8)
+    for one, other in ((native, state), (first, native.state_dict())):
+        with pytest.raises(brimful.StateMismatchError, match="explain"):
+            one.load_state_dict(other)
+
+
 def test_a_state_of_something_else_is_refused(dataset, pattern):
     state = loader(dataset).state_dict()
     with pytest.raises(brimful.StateMismatchError, match="seed"):
@@ -77,6 +97,45 @@ def test_a_state_of_something_else_is_refused(dataset, pattern):
         loader(other).load_state_dict(state)
     with pytest.raises(brimful.StateMismatchError):
         loader(dataset).load_state_dict({"epoch": 3})
+
+
+@pytest.mark.parametrize("change", ["a sample less", "a longer text", "another key"])
+def test_shards_that_changed_under_a_state_are_told(tmp_path, change):
+    rows = [{"__key__": b"%02d" % n, "cls": b"%d" % n, "txt": b"text"} for n in range(12)]
+    write_shard(tmp_path / "a.tar", rows)
+    make = lambda: brimful.Loader(brimful.ShardDataset(tmp_path / "a.tar", "cls"), 5, shuffle=True)  # noqa: E731
+    first = make()
+    next(iter(first))
+    if change == "a sample less":
+        rows.pop()
+    elif change == "a longer text":
+        rows[3]["txt"] = b"x" * 600
+    else:
+        rows[3]["__key__"] = b"xx"
+    write_shard(tmp_path / "a.tar", rows)
+    with pytest.raises(brimful.StateMismatchError, match="shards were changed.*\nhint: start the epoch anew"):
+        make().load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize("worlds", [(3, 2, 5), (1, 4, 3), (5, 1, 1)])
+def test_a_changing_number_of_ranks_loses_and_repeats_nothing(dataset, worlds):
+    seen, state = [], None
+    for stage, world_size in enumerate(worlds):
+        parts = []
+        for rank in range(world_size):
+            part = loader(dataset, rank=rank, world_size=world_size)
+            if state is not None:
+                part.load_state_dict(state)
+            batches = iter(part)
+            taken = batches if stage == 2 else [next(batches)]
+            parts.append([label for _, labels in taken for label in labels.tolist()])
+        state = part.state_dict()
+        seen += [label for turn in zip(*parts, strict=True) for label in turn]
+    # In turns they are in the order of one rank alone; at its end some come twice, so that all have as many.
+    whole = [label for _, labels in collect(loader(dataset)) for label in labels]
+    assert sorted(set(seen)) == sorted(whole)
+    assert len(seen) - SAMPLES < worlds[2]
+    assert len(set(seen[:SAMPLES])) == SAMPLES
 
 
 def test_ranks_share_the_samples_and_can_change_in_number(dataset):

@@ -109,6 +109,22 @@ def test_a_loader_shows_the_share_it_has_as_a_sampler(pattern):
     assert list(loader.sampler) == loader._engine.native.order(8) == labels(loader)
 
 
+def test_an_epoch_told_between_the_iterator_and_its_first_batch_is_that_epoch(pattern):
+    """A trainer makes the iterator first and tells samplers their epoch then, also after a state was loaded."""
+    dataset = brimful.ShardDataset(pattern, fields="cls")
+    loader = brimful.DataLoader(dataset, 8, shuffle=True, seed=3)
+    epochs = [labels(loader) for _ in range(3)]
+    batches = iter(loader)
+    loader.sampler.set_epoch(1)
+    assert labels(batches) == epochs[1]
+    assert labels(loader) == epochs[2]
+    loader.load_state_dict({**loader.state_dict(), "epoch": 1, "position": 16})
+    batches = iter(loader)
+    loader.sampler.set_epoch(1)
+    assert labels(batches) == epochs[1][16:], "the place that was loaded stays"
+    assert labels(loader) == epochs[2]
+
+
 def test_fewer_shards_than_ranks_are_enough(pattern):
     dataset = brimful.ShardDataset(pattern.replace("{000..002}", "000"), fields="cls")
     parts = [labels(brimful.DataLoader(dataset, 2, rank=rank, world_size=5, shuffle=True)) for rank in range(5)]
