@@ -100,7 +100,7 @@ def test_slurms_script_starts_every_rank(tmp_path):
         "CUDA_VISIBLE_DEVICES": "",
     }
     command = ["bash", EXAMPLES / "slurm.sbatch"]
-    done = subprocess.run(command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert [line.split(", loss")[0] for line in done.stdout.splitlines()] == [
         "epoch 0: 96 samples on 2 ranks",

@@ -175,7 +175,7 @@ def test_four_processes_of_one_job_read_every_sample_once(pattern):
     # One thread each, as torchrun does: more would only fight for the cores.
     names = {"WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", textwrap.dedent(JOB), pattern]
-    done = subprocess.run(command, env={**os.environ, **names}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env={**os.environ, **names}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     everyone = json.loads(done.stdout.splitlines()[-1])
     for epoch in range(2):
