@@ -239,9 +239,7 @@ def test_slow_python_steps_are_the_bottleneck(pattern):
     transform = V1.Compose([V1.CenterCrop(8), lambda image: time.sleep(0.02) or image, V1.ToTensor()])
     rows = loader(pattern, transform, 4, stages="threads")
     list(rows)
-    stats = rows.stats()
-    share = stats["python"]["busy_s"] / (2 * stats["wall_s"])
-    assert share > 0.5
+    assert rows.stats()["python"]["busy_s"] > 0.02 * SAMPLES * 0.9
     assert rows._stages.joined({"wall_s": 1e-3, "bottleneck": "consumer"})["bottleneck"] == "python"
     assert rows._stages.joined({"wall_s": 1e9, "bottleneck": "consumer"})["bottleneck"] == "consumer"
     assert rows._stages.joined({"wall_s": 1e-3, "bottleneck": "decode"})["bottleneck"] == "decode"
