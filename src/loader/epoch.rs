@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::given::Orders;
 use super::resume::Start;
 use super::run::{Next, Run};
 use super::stats::Counters;
 use super::{Batch, Delivery, Mark, Shared};
-use crate::{Error, ErrorKind, Result};
+use crate::Result;
 
 /// The batches of one epoch, in order.
 #[derive(Debug)]
@@ -101,39 +102,11 @@ impl Epoch {
         }
     }
 
-    /// Whether another batch may be given now: a few are taken ahead of those that were delivered, no more. Never under
-    /// [`Order::Planned`](super::Order::Planned).
+    /// Where the caller hands over the sample numbers of this epoch; `None` under
+    /// [`Order::Planned`](super::Order::Planned), and once the epoch is over.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.run.as_ref().is_some_and(Run::has_room)
-    }
-
-    /// Hands over the sample numbers of the next batch, in row order; see [`Order::Given`](super::Order::Given). A
-    /// number may come again, in the same batch or a later one: it is augmented in another way each time.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) for an empty batch, one larger than a GPU's slots,
-    /// a number that does not exist, and where there is no room.
-    pub fn give(&mut self, numbers: Vec<usize>) -> Result<()> {
-        self.run_of_given()?.giver()?.give(numbers)
-    }
-
-    /// Counts a batch that was delivered before the state was saved from which this epoch goes on: it is not made
-    /// again.
-    ///
-    /// # Errors
-    /// As [`give`](Self::give).
-    pub fn pass_over(&mut self, numbers: &[usize]) -> Result<()> {
-        self.run_of_given()?.giver()?.pass_over(numbers)
-    }
-
-    /// Says that the epoch has no more batches than those given: it is over once they are delivered.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) under [`Order::Planned`](super::Order::Planned).
-    pub fn end(&mut self) -> Result<()> {
-        self.run_of_given()?.giver()?.end();
-        Ok(())
+    pub fn orders(&self) -> Option<Orders> {
+        self.run.as_ref().and_then(Run::orders)
     }
 
     /// Samples that were delivered before this epoch was taken up: those that all ranks together had before their number
@@ -141,10 +114,6 @@ impl Epoch {
     #[must_use]
     pub fn start(&self) -> (usize, usize) {
         (self.start.consumed, self.start.position)
-    }
-
-    fn run_of_given(&mut self) -> Result<&mut Run> {
-        self.run.as_mut().ok_or_else(|| Error::new(ErrorKind::Cancelled, "the epoch is over"))
     }
 
     fn delivered(&mut self, batch: &Batch, waited: Duration, epoch: u64, start: Start) {

@@ -2,7 +2,7 @@
 //! before. It reads and decodes nothing, and draws no order of its own.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::channel::{self, Receiver, Sender};
 
@@ -14,7 +14,7 @@ pub enum Order {
     /// The loader: a function of shuffling, seed, epoch and rank.
     #[default]
     Planned,
-    /// The caller, who hands over the numbers of each batch: see [`Epoch::give`](super::Epoch::give).
+    /// The caller, who hands over the numbers of each batch: see [`Orders`].
     Given,
 }
 
@@ -40,7 +40,64 @@ pub(crate) enum Given {
 /// Numbers that a replacement is chosen from, where so many were given.
 const PEERS_MIN: usize = 32;
 
-/// The caller's end of an order. It counts what is under way and has room for so many batches only, so that an order
+/// The order of one epoch, in the caller's hands: sample numbers, batch by batch. It may be used while another thread
+/// waits for a batch; cloned, it is the same order.
+#[derive(Debug, Clone)]
+pub struct Orders(Arc<Mutex<Giver>>);
+
+impl Orders {
+    pub(crate) fn new(giver: Giver) -> Self {
+        Self(Arc::new(Mutex::new(giver)))
+    }
+
+    /// Whether another batch may be given now: a few are taken ahead of those that were delivered, no more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.lock().has_room()
+    }
+
+    /// Hands over the sample numbers of the next batch, in row order. A number may come again, in the same batch or a
+    /// later one: it is augmented in another way each time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`] for an empty batch, one larger than a GPU's slots, a number that does not exist, and
+    /// where there is no room.
+    pub fn give(&self, numbers: Vec<usize>) -> Result<()> {
+        self.lock().give(numbers)
+    }
+
+    /// Counts a batch that was delivered before the state was saved from which this epoch goes on: it is not made
+    /// again.
+    ///
+    /// # Errors
+    /// As [`give`](Self::give).
+    pub fn pass_over(&self, numbers: &[usize]) -> Result<()> {
+        self.lock().pass_over(numbers)
+    }
+
+    /// Says that the epoch has no more batches than those given: it is over once they are delivered.
+    pub fn end(&self) {
+        self.lock().end();
+    }
+
+    pub(crate) fn taken(&self) {
+        self.lock().taken();
+    }
+
+    /// The order of the next epoch, through the same channel; this one has ended.
+    pub(crate) fn renewed(&self) -> Self {
+        let giver = self.lock();
+        let Giver { sender, samples, rows_max, limit, .. } = &*giver;
+        Self::new(Giver::of(sender.clone(), *samples, *rows_max, *limit))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Giver> {
+        // Nothing that runs under the lock can leave the order half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What an order knows of itself. It counts what is under way and has room for so many batches only, so that an order
 /// without end is taken no faster than batches are.
 #[derive(Debug)]
 pub(crate) struct Giver {
@@ -61,7 +118,11 @@ impl Giver {
     pub(crate) fn new(samples: usize, rows_max: usize, limit: usize) -> (Self, Receiver<Given>) {
         // Bounded by `limit`.
         let (sender, receiver) = channel::unbounded();
-        let giver = Self {
+        (Self::of(sender, samples, rows_max, limit), receiver)
+    }
+
+    fn of(sender: Sender<Given>, samples: usize, rows_max: usize, limit: usize) -> Self {
+        Self {
             sender,
             samples,
             rows_max,
@@ -71,8 +132,7 @@ impl Giver {
             seen: Occurrences::default(),
             recent: Vec::new(),
             has_ended: false,
-        };
-        (giver, receiver)
+        }
     }
 
     /// Whether another batch may be given now.
@@ -131,15 +191,6 @@ impl Giver {
     /// Takes note that a batch was delivered.
     pub(crate) fn taken(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
-    }
-
-    /// Begins the next epoch.
-    pub(crate) fn renew(&mut self) {
-        self.next_index = 0;
-        self.outstanding = 0;
-        self.seen = Occurrences::default();
-        self.recent.clear();
-        self.has_ended = false;
     }
 
     fn check(&self, numbers: &[usize]) -> Result<()> {

@@ -59,7 +59,7 @@ pub use builder::LoaderBuilder;
 pub use dataset::{Access, Dataset, DatasetOptions};
 pub use epoch::{Epoch, Poll};
 pub use field::FieldSpec;
-pub use given::Order;
+pub use given::{Order, Orders};
 pub use losses::StreamStats;
 pub use policy::{BadSample, ErrorBudget, OnError};
 pub use resume::State;

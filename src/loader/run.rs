@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 
 use super::Batch;
-use super::given::{Giver, Order};
+use super::given::{Giver, Order, Orders};
 use super::gpu::{EngineLane, GpuPath};
 use super::lanes::Lanes;
 use super::peers::Peers;
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     /// Told of every batch that is delivered, where there are two lanes.
     lanes: Option<Arc<Lanes>>,
     /// Where the caller names the samples.
-    giver: Option<Giver>,
+    orders: Option<Orders>,
     /// Batches taken from this run, discarded ones counted.
     taken: u64,
     /// The epoch whose batches come next, and how far it was delivered.
@@ -155,7 +155,7 @@ impl Run {
             pid: std::process::id(),
             turns: Turns::new(pipeline.arrival),
             lanes: engines.as_ref().map(|(_, lanes)| Arc::clone(lanes)),
-            giver,
+            orders: giver.map(Orders::new),
             taken: 0,
             epoch,
             start,
@@ -230,7 +230,7 @@ impl Run {
         };
         Ok(match in_turn {
             None => {
-                self.giver.as_mut().map(Giver::renew);
+                self.orders = self.orders.as_ref().map(Orders::renewed);
                 self.epoch += 1;
                 self.start = Start::default();
                 Next::EpochEnd
@@ -240,7 +240,9 @@ impl Run {
                 self.taken += 1;
                 self.pipeline.sizes.follow(self.taken);
                 let _ = self.permits.try_send(());
-                self.giver.as_mut().map(Giver::taken);
+                if let Some(orders) = &self.orders {
+                    orders.taken();
+                }
                 self.start.position += samples;
                 match finished.batch {
                     Some(batch) => Next::Batch(batch),
@@ -250,20 +252,9 @@ impl Run {
         })
     }
 
-    /// Whether the caller may give another batch.
-    pub(crate) fn has_room(&self) -> bool {
-        self.giver.as_ref().is_some_and(Giver::has_room)
-    }
-
-    /// The caller's end of the order.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidOption`] where the loader makes the order itself.
-    pub(crate) fn giver(&mut self) -> Result<&mut Giver> {
-        self.giver.as_mut().ok_or_else(|| {
-            let error = Error::new(ErrorKind::InvalidOption, "this loader makes the order of samples itself");
-            error.with_hint("build it with Order::Given to hand over sample numbers")
-        })
+    /// The caller's end of the order, where the caller gives it.
+    pub(crate) fn orders(&self) -> Option<Orders> {
+        self.orders.clone()
     }
 
     /// Tells the router, if there is one, that a batch was delivered.
@@ -312,7 +303,7 @@ impl Drop for Run {
             std::mem::forget(std::mem::replace(&mut self.output, channel::never()));
             std::mem::forget(std::mem::replace(&mut self.permits, channel::bounded(0).0));
             std::mem::forget(std::mem::replace(&mut self.turns, Turns::new(Arrival::InOrder)));
-            std::mem::forget(self.giver.take());
+            std::mem::forget(self.orders.take());
             return;
         }
         self.pipeline.stop();

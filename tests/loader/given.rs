@@ -11,14 +11,15 @@ use super::made::{Made, labels, made, pixels, sample, shard_path, write_shard};
 fn epoch_of(loader: &Loader, batches: &[Vec<usize>], passed: usize) -> Vec<Batch> {
     let mut epoch = loader.epoch().unwrap();
     let (before, after) = batches.split_at(passed);
-    before.iter().for_each(|batch| epoch.pass_over(batch).unwrap());
+    let orders = epoch.orders().unwrap();
+    before.iter().for_each(|batch| orders.pass_over(batch).unwrap());
     let mut order = after.iter();
     let mut got = Vec::new();
     loop {
-        while epoch.has_room() {
+        while orders.has_room() {
             match order.next() {
-                Some(batch) => epoch.give(batch.clone()).unwrap(),
-                None => epoch.end().unwrap(),
+                Some(batch) => orders.give(batch.clone()).unwrap(),
+                None => orders.end(),
             }
         }
         match epoch.next() {
@@ -75,10 +76,11 @@ fn an_order_without_end_is_taken_as_fast_as_batches_are() {
     let made = made(&[4]);
     let loader = given(&made, 2);
     let mut epoch = loader.epoch().unwrap();
+    let orders = epoch.orders().unwrap();
     let mut taken = 0;
     for delivered in 0..10 {
-        while epoch.has_room() {
-            epoch.give(vec![taken % 4]).unwrap();
+        while orders.has_room() {
+            orders.give(vec![taken % 4]).unwrap();
             taken += 1;
         }
         assert_eq!(taken, delivered + 3, "three batches are in flight");
@@ -90,16 +92,18 @@ fn an_order_without_end_is_taken_as_fast_as_batches_are() {
 fn what_cannot_be_given_is_refused_with_advice() {
     let made = made(&[4]);
     let loader = given(&made, 1);
-    let mut epoch = loader.epoch().unwrap();
+    let epoch = loader.epoch().unwrap();
+    let orders = epoch.orders().unwrap();
     for (numbers, word) in [(vec![], "no samples"), (vec![4], "no sample 4")] {
-        let error = epoch.give(numbers).unwrap_err();
+        let error = orders.give(numbers).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidOption);
         assert!(error.to_string().contains(word), "{error}");
     }
     let planned = made.loader(|builder| builder);
-    let mut epoch = planned.epoch().unwrap();
-    assert!(!epoch.has_room());
-    assert!(epoch.give(vec![1]).unwrap_err().to_string().contains("makes the order"));
+    assert!(planned.epoch().unwrap().orders().is_none());
+    orders.end();
+    drop(epoch);
+    assert!(orders.give(vec![1]).is_err(), "an order that has ended takes nothing more");
 }
 
 #[test]
@@ -160,7 +164,7 @@ proptest! {
         let first = given(&made, 2);
         let mut epoch = first.epoch().unwrap();
         for batch in &order[..passed] {
-            epoch.give(batch.clone()).unwrap();
+            epoch.orders().unwrap().give(batch.clone()).unwrap();
             epoch.next().unwrap().unwrap();
         }
         let state = first.state();

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _native, devices
-from .dataset import ShardDataset, count
+from .dataset import count
 from .errors import DataWarning, InvalidOptionError, StateMismatchError
 from .explanation import Explanation
 from .ranks import WHOLE, Split
@@ -98,7 +98,7 @@ class Engine:
     It can be pickled; the copy goes on at the same place. In a worker process of torch it decodes on one thread.
     """
 
-    def __init__(self, dataset: ShardDataset, options: dict[str, Any]) -> None:
+    def __init__(self, dataset: Any, options: dict[str, Any]) -> None:
         self.dataset = dataset
         self.options = options
         self._loader: _native.Loader | None = None
@@ -142,7 +142,8 @@ class Engine:
 class Batches(Iterator[Any]):
     """The batches of one epoch, each as `finish` makes it.
 
-    `is_other`, called with the epoch's number before the first batch, says whether another one is wanted by now.
+    `is_other`, called with the epoch's number before the first batch, says whether another one is wanted by now;
+    `epoch` is one that was begun already; `stacklevel` says from where the program's code is seen.
     """
 
     def __init__(
@@ -151,13 +152,16 @@ class Batches(Iterator[Any]):
         finish: Callable[[_native.Batch], Any],
         timeout_s: float | None = None,
         is_other: Callable[[int], bool] | None = None,
+        epoch: _native.Epoch | None = None,
+        stacklevel: int = 2,
     ) -> None:
         self._loader = engine.native
-        self._epoch = self._loader.epoch()
+        self._epoch = self._loader.epoch() if epoch is None else epoch
         self._length = self._loader.batches
         self._finish = finish
         self._timeout_s = timeout_s
         self._is_other = is_other
+        self._stacklevel = stacklevel
 
     def __next__(self) -> Any:
         if self._is_other is not None:
@@ -169,7 +173,7 @@ class Batches(Iterator[Any]):
         except TimeoutError:
             raise RuntimeError(f"DataLoader timed out after {self._timeout_s} seconds") from None
         for sentence in self._loader.notices():
-            warnings.warn(sentence, DataWarning, stacklevel=2)
+            warnings.warn(sentence, DataWarning, stacklevel=self._stacklevel)
         if batch is None:
             raise StopIteration
         return self._finish(batch)

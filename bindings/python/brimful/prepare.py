@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from . import devices
+from .engine import Engine
 from .errors import InvalidOptionError
 from .ranks import WHOLE, Split
+from .samplers import Order, Planned, PlannedBatches, native_order, own_sampler
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,85 @@ def _share(accelerator: Any) -> Split:
     sizes = {name: mesh[name].size() for name in mesh.mesh_dim_names}
     replicas = sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1)
     return Split(accelerator.process_index // (accelerator.num_processes // replicas), replicas)
+
+
+class Preparing:
+    """What a `DataLoader` has for accelerate: it says that it is prepared, and prepares itself."""
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        if self._engine is None or self._preparation is not None:
+            return self._engine is not None
+        asked = asked_by_accelerate(depth=2)
+        if isinstance(asked, Preparation) and self._is_foreign_order():
+            asked = "a sampler gives the order, which accelerate shares out itself"
+        if isinstance(asked, str):
+            warn_of_rebuild(asked, stacklevel=5)
+        if not isinstance(asked, Preparation):
+            return False
+        self._prepare(asked)
+        return True
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """accelerate notes on everything that it prepared that it did."""
+
+    def _is_foreign_order(self) -> bool:
+        """Whether the order is given, and is none that the engine could make itself."""
+        return self._batching is not None and native_order(self._batching.sampler, self._datasets) is None
+
+    def _prepare(self, asked: Preparation) -> None:
+        """Takes over what accelerate would do around a loader of torch's."""
+        options = dict(self._engine.options)
+        if self._batching is not None:
+            order = native_order(self._batching.sampler, self._datasets)
+            options |= {"order": "planned", "shuffle": order.shuffle, "drop_last": self.drop_last}
+            options |= {"split": order.split, "remainder": order.remainder}
+            if order.seed is not None and self.seed is None:
+                options["seed"] = order.seed
+            self._batching = None
+        is_settled = (self.split, self.rank, self.world_size) != (None, None, None)
+        options["split"] = share_of(asked, options["split"], is_settled)
+        if asked.splits_batches:
+            options["batch_size"] = part_of_batch(options["batch_size"], asked.split)
+        if options["split"].world_size > 1:
+            # Gathered rank by rank, batches are then in the order of the epoch, and what was padded comes last.
+            options["turn"] = options["batch_size"]
+        if self.seed is None and self.generator is None and asked.seed is not None:
+            options["seed"] = asked.seed
+        if self.device is None and asked.device is not None and asked.device.type == "cuda":
+            self._device = devices.name(asked.device)
+            if self._stages is None:
+                options["device"] = self._device
+        epoch, is_new_order = self._engine.state()["epoch"], options != self._engine.options
+        if is_new_order:
+            self._engine = Engine(self._source, options)
+            if self._tuning is not None:
+                self._ask_for_size(self._tuning.wanted)
+            self._engine.native.set_epoch(epoch)
+        if not self._source.is_stream:
+            order = Order(options["shuffle"], options["seed"], options["split"], options["remainder"])
+            is_own = isinstance(self.sampler, Planned)
+            self._list_by(own_sampler(self.dataset, order, self.generator), PlannedBatches, is_own)
+        self._preparation = asked
+        self.use_stateful_dataloader = asked.saves_state
+
+    def _rows_over(self) -> int:
+        """Rows in the last batch of all ranks together that is not full, as accelerate counts them; -1 if unknown."""
+        if self._source.is_stream or self.drop_last:
+            return -1
+        left = len(self.dataset) - self._engine.state()["consumed"]
+        return left % self.total_batch_size
+
+    @property
+    def total_batch_size(self) -> int:
+        """Rows of a batch of all ranks together."""
+        return self._engine.options["batch_size"] * self._engine.options["split"].world_size
+
+    @property
+    def total_dataset_length(self) -> int:
+        """Samples of all ranks together."""
+        return len(self.dataset)
 
 
 class Announced(Iterator[Any]):

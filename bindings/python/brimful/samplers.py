@@ -80,6 +80,11 @@ def own_sampler(dataset: Any, order: Order, generator: Any) -> Planned:
     return ShuffledSampler(dataset, generator=generator) if order.shuffle else StoredSampler(dataset)
 
 
+def is_planned(sampler: Any) -> bool:
+    """Whether the native order is this sampler's own, number by number, and not only in what it draws."""
+    return type(sampler) in (SequentialSampler, StoredSampler, ShuffledSampler, RankSampler)
+
+
 def native_order(sampler: Any, datasets: tuple[Any, ...]) -> Order | None:
     """The order that `sampler` stands for; None for samplers of other kinds, or over something else."""
     source = getattr(sampler, "data_source", getattr(sampler, "dataset", None))
@@ -103,5 +108,10 @@ def seen_epoch(sampler: Any) -> SeenEpoch | None:
     if not isinstance(epoch, int):
         return None
     if not isinstance(epoch, SeenEpoch):
-        epoch = sampler.epoch = SeenEpoch(epoch)
+        epoch = SeenEpoch(epoch)
+        try:
+            sampler.epoch = epoch
+        except AttributeError:
+            # It can be read only: nobody could tell it another one.
+            return None
     return epoch

@@ -2,13 +2,13 @@
 //! signals; order, threads and errors are the library's.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brimful::batch::{Dtype, Layout};
-use brimful::loader::{self, Arrival, Delivery, ErrorBudget, OnError, Order, Poll, RouteMode, State};
+use brimful::loader::{self, Arrival, Delivery, ErrorBudget, OnError, Order, Orders, Poll, RouteMode, State};
 use brimful::sample::{Remainder, Shuffle, Split};
-use pyo3::exceptions::PyTimeoutError;
+use pyo3::exceptions::{PyRuntimeError, PyTimeoutError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -141,7 +141,8 @@ impl Loader {
     fn epoch(&self, py: Python<'_>) -> PyResult<Epoch> {
         let loader = &*self.loader;
         let epoch = py.detach(|| loader.epoch()).map_err(raise)?;
-        Ok(Epoch { number: epoch.number(), start: epoch.start(), epoch: Detached::new(Mutex::new(epoch)) })
+        let (number, start, orders) = (epoch.number(), epoch.start(), epoch.orders());
+        Ok(Epoch { number, start, orders, epoch: Detached::new(Mutex::new(epoch)) })
     }
 
     /// Makes `epoch` the next one.
@@ -271,6 +272,8 @@ pub(crate) struct Epoch {
     /// Samples that were delivered before it was taken up: of all ranks together, and of this one since.
     #[pyo3(get)]
     start: (usize, usize),
+    /// Where sample numbers are handed over, if the caller gives the order.
+    orders: Option<Orders>,
     epoch: Detached<Mutex<loader::Epoch>>,
 }
 
@@ -310,22 +313,23 @@ impl Epoch {
 
     /// Whether another batch may be given now.
     fn has_room(&self) -> bool {
-        self.lock().has_room()
+        self.orders.as_ref().is_some_and(Orders::has_room)
     }
 
     /// Hands over the sample numbers of the next batch.
     fn give(&self, numbers: Vec<usize>) -> PyResult<()> {
-        self.lock().give(numbers).map_err(raise)
+        self.orders()?.give(numbers).map_err(raise)
     }
 
     /// Counts a batch that was delivered before a state was saved.
     fn pass_over(&self, numbers: Vec<usize>) -> PyResult<()> {
-        self.lock().pass_over(&numbers).map_err(raise)
+        self.orders()?.pass_over(&numbers).map_err(raise)
     }
 
     /// Says that no more batches will be given.
     fn end(&self) -> PyResult<()> {
-        self.lock().end().map_err(raise)
+        self.orders()?.end();
+        Ok(())
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -338,9 +342,8 @@ impl Epoch {
 }
 
 impl Epoch {
-    /// Whoever asks for a batch at the same time holds it for as long as that takes.
-    fn lock(&self) -> MutexGuard<'_, loader::Epoch> {
-        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    fn orders(&self) -> PyResult<&Orders> {
+        self.orders.as_ref().ok_or_else(|| PyRuntimeError::new_err("the loader makes the order of samples itself"))
     }
 }
 

@@ -38,6 +38,7 @@ class Stages:
         seed: the loader's.
         arrays: "torch" or "numpy".
         is_nested: whether this process is a worker itself.
+        shown: the data set that `torch.utils.data.get_worker_info()` tells of, if it is another.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Stages:
         seed: int,
         arrays: str,
         is_nested: bool = False,
+        shown: Any = None,
     ) -> None:
         choice("stages", wish, WISHES)
         compiled = dataset.compiled
@@ -69,7 +71,9 @@ class Stages:
         self.count = 1 if is_nested else num_workers or _cores()
         self.ahead = max(prefetch, self.count) if prefetch else self.count + 1
         self._context = context
-        self._setup = Setup(self.recipe, dataset, worker_init_fn, self.count, seed % (1 << 62))
+        self._setup = Setup(
+            self.recipe, dataset if shown is None else shown, worker_init_fn, self.count, seed % (1 << 62)
+        )
         functions = self.recipe.functions
         self._rules = Rules(
             wish=wish,

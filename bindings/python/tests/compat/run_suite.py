@@ -1,11 +1,12 @@
 """Runs the test suites of the packages that brimful stands in for, and holds the results against committed tables.
 
-    run_suite.py --webdataset PATH [--select EXPRESSION] [--out results.json]
+    run_suite.py [--webdataset PATH] [--torch PATH] [--select EXPRESSION] [--out results.json]
 
 No suite is part of this project: PATH is a checkout of the package's repository, or a git repository from which one
-revision is taken (`PATH@REVISION`). Tests run offline and with their imports rewritten, where the package itself cannot
-be imported. `stock.tsv` says which tests the package does not pass under these conditions itself, `differences.tsv`
-which ones brimful does not, each with a reason; every other failure makes this program exit with 1.
+revision is taken (`PATH@REVISION`). webdataset's tests run offline and with their imports rewritten, where the package
+itself cannot be imported; torch's run with brimful's class in the place of torch's. `stock.tsv` says which tests the
+package does not pass under these conditions itself, `differences.tsv` which ones brimful does not, each with a reason;
+every other failure makes this program exit with 1.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
+import suites.torch
 import suites.webdataset
 from suites.outcome import Outcome, Verdict, judge, read_table
 
 HERE = Path(__file__).resolve().parent
 
 # A suite is a module with `run(source, work, selection) -> Outcome`; its name is also that of its option.
-SUITES = {"webdataset": suites.webdataset}
+SUITES = {"webdataset": suites.webdataset, "torch": suites.torch}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Prints the rows of `stock.tsv`: tests that webdataset itself does not pass offline, run where it can be imported."""
+"""Prints the rows of `stock.tsv`: tests that a package itself does not pass under the conditions of `run_suite.py`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import sys
 import tempfile
 from pathlib import Path
 
-from suites import webdataset
+from suites import torch, webdataset
 from suites.outcome import FAILED
+
+SUITES = {"webdataset": webdataset, "torch": torch}
 
 
 def main() -> int:
-    if len(sys.argv) != 2:
-        print("usage: stock.py PATH[@REVISION] of webdataset", file=sys.stderr)
+    if len(sys.argv) != 3 or sys.argv[1] not in SUITES:
+        print(f"usage: stock.py {'|'.join(SUITES)} PATH[@REVISION]", file=sys.stderr)
         return 2
+    name, source = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:
-        outcome = webdataset.run(sys.argv[1], Path(work), None, package="webdataset")
+        outcome = SUITES[name].run(source, Path(work), None, package=name)
     print("suite\ttest\treason")
     for test in sorted(outcome.those(FAILED)):
-        print(f"webdataset\t{test}\t{outcome.reasons.get(test) or 'fails'}")
+        print(f"{name}\t{test}\t{outcome.reasons.get(test) or 'fails'}")
     return 0
 
 
