@@ -29,10 +29,13 @@ from .stages import WISHES, Single, StagedBatches, Stages
 
 __all__ = ["DataLoader"]
 
+# Kept by this name: a program may put brimful's class in the place of torch's.
+TorchLoader = torch.utils.data.DataLoader
+
 T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Searching, Following, prepare.Preparing, torch.utils.data.DataLoader[T_co]):
+class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
     """torch's DataLoader, native over a `ShardDataset`.
 
     Every argument of torch's is accepted and checked as torch does. The native path serves data sets that brimful
@@ -340,7 +343,7 @@ class DataLoader(Searching, Following, prepare.Preparing, torch.utils.data.DataL
         if self._batching is None:
             batches = self._batches(self._wants_other)
         else:
-            batches = Driven(self._begin_driven, lambda: torch.utils.data.DataLoader.__len__(self))
+            batches = Driven(self._begin_driven, lambda: TorchLoader.__len__(self))
         if self._is_copied_by_torch():
             batches = Moved(batches, self._device)
         batches = self._under_search(batches)
@@ -430,7 +433,7 @@ class DataLoader(Searching, Following, prepare.Preparing, torch.utils.data.DataL
 
     def __len__(self) -> int:
         if self._engine is None or self._batching is not None:
-            return torch.utils.data.DataLoader.__len__(self)
+            return TorchLoader.__len__(self)
         return Controls.__len__(self)
 
     def set_epoch(self, epoch: int) -> None:

@@ -198,3 +198,11 @@ def test_it_explains_stage_by_stage(dataset):
     assert any("shuffled, all samples, seed 3" in line for line in lines(dataset, shuffle=True, seed=3))
     assert any("Numbers is no data set that brimful reads itself" in line for line in lines(Numbers(), num_workers=2))
     assert any("2 worker processes" in line for line in lines(Numbers(), num_workers=2))
+
+
+def test_it_may_be_put_in_the_place_of_torchs_class(monkeypatch):
+    theirs = [batch.tolist() for batch in data.DataLoader(Numbers(), 4)]
+    monkeypatch.setattr(torch.utils.data, "DataLoader", brimful.DataLoader)
+    loader = torch.utils.data.DataLoader(Numbers(), 4)
+    assert len(loader) == 3
+    assert [batch.tolist() for batch in loader] == theirs
