@@ -74,7 +74,7 @@ def _curve(document: dict[str, Any]) -> dict[str, Any]:
     ]
     series = [row for row in series if row["points"]]
     if series:
-        chart = {"title": "Activity", "x": axis, "y": {"label": "%", "max": 100}, "series": series, "marks": marks}
+        chart = {"title": "Activity", "x": axis, "y": {"label": "%", "max": 100}, "series": series}
         blocks.append({"chart": chart})
     columns = [("batch_size", "batch size", 0), ("per_s", "samples/s", 0), ("step_ms", "step ms", 2)]
     columns += [("memory_gb", "memory GB", 1)] if any("memory_bytes" in row for row in rows) else []
