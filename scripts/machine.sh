@@ -24,10 +24,10 @@ missing_for_turbo() {
     printf '%s' "$missing"
 }
 
-# The GPU's path needs neither a toolkit nor a GPU to build.
-FEATURES=cli,cuda,nvml
+# The GPU's path needs neither a toolkit nor a GPU to build, io_uring nothing but its kernel at run time.
+FEATURES=cli,cuda,nvml,io-uring
 if [ -z "$(missing_for_turbo)" ]; then
-    FEATURES=cli,cuda,nvml,turbo
+    FEATURES=cli,cuda,nvml,io-uring,turbo
 else
     say "without libjpeg-turbo:$(missing_for_turbo) not found; JPEG decoding is slower." \
         "To build it in: apt install$(missing_for_turbo)"

@@ -103,7 +103,10 @@ pub(super) enum Io {
     Auto,
     Mmap,
     Read,
+    /// Past the page cache
     Direct,
+    /// Past the page cache by io_uring
+    Uring,
 }
 
 /// Where a JSON document goes.
@@ -371,7 +374,7 @@ pub(super) struct LoaderBenchArgs {
     /// Who decodes JPEG
     #[arg(long, value_enum, default_value_t = DecoderChoice::Auto)]
     pub(super) decoder: DecoderChoice,
-    /// How bytes are read; auto maps files on local disks and reads those on network mounts
+    /// How bytes are read; auto does as `bench storage` found best, or maps files on local disks and reads others
     #[arg(long, value_enum, default_value_t = Io::Auto)]
     pub(super) io: Io,
     /// Where batches go: cpu, cuda (the first GPU) or cuda:N

@@ -7,29 +7,40 @@ use std::sync::Arc;
 
 use super::args::{Io, ReadArgs};
 use super::failure::{report, warn};
+use super::folders;
 use super::output::{bytes_text, count_text, printable};
 use crate::loader::BadSample;
 use crate::sample::{Duplicates, GroupReport, Grouping, SampleIndex, SampleIndexBuilder};
-use crate::shard::{Damage, IoMethod, ScanReport, Shard, ShardIndex, ShardList, ShardOptions};
+use crate::shard::{Damage, IoMethod, Opener, ScanReport, Shard, ShardIndex, ShardList, ShardOptions};
+use crate::storage::{self, ChosenIo, choose_io, open_store};
 use crate::{Error, Result};
 
 /// Bad samples that are told one by one.
 const BAD_SAMPLES_SHOWN: usize = 5;
 
-/// The library's options for what was typed.
+/// The library's options for what was typed; what suits a storage is a loader's business.
 pub(super) fn options(args: &ReadArgs) -> ShardOptions {
     let damage = if args.resync { Damage::Resync } else { Damage::Strict };
-    ShardOptions { io: io_method(args.io), damage, ..ShardOptions::default() }
+    let (io, opener): (_, Option<Opener>) = match args.io {
+        Io::Auto => (IoMethod::Auto, None),
+        Io::Mmap => (IoMethod::Mmap, None),
+        Io::Read => (IoMethod::Read, None),
+        Io::Direct => (IoMethod::Direct, None),
+        Io::Uring => (IoMethod::Read, Some(open_store)),
+    };
+    ShardOptions { io, opener, damage, ..ShardOptions::default() }
 }
 
-/// The library's word for how bytes are read.
-pub(super) fn io_method(io: Io) -> IoMethod {
-    match io {
-        Io::Auto => IoMethod::Auto,
-        Io::Mmap => IoMethod::Mmap,
-        Io::Read => IoMethod::Read,
-        Io::Direct => IoMethod::Direct,
-    }
+/// How a loader reads the shards at `paths`: as was typed, or as the storage's profile says.
+pub(super) fn loaders_io(io: Io, paths: &[PathBuf]) -> Result<ChosenIo> {
+    let io = match io {
+        Io::Auto => storage::Io::Auto,
+        Io::Mmap => storage::Io::Mmap,
+        Io::Read => storage::Io::Read,
+        Io::Direct => storage::Io::Direct,
+        Io::Uring => storage::Io::Uring,
+    };
+    choose_io(io, Some(&folders::cache()), paths)
 }
 
 /// The shards that the patterns mean, in order.

@@ -81,6 +81,7 @@ class Dataset:
         keep_appledouble: bool,
         index_cache: str | PathLike[str] | None,
         index_threads: int,
+        io_profiles: str | PathLike[str] | None,
         progress: Callable[[int, int], object] | None,
     ) -> None: ...
     @staticmethod
@@ -98,6 +99,8 @@ class Dataset:
     ) -> Dataset: ...
     @staticmethod
     def join(parts: Sequence[tuple[Dataset, Sequence[int] | None]]) -> Dataset: ...
+    @property
+    def io_profile(self) -> str | None: ...
     @property
     def samples(self) -> int | None: ...
     @property

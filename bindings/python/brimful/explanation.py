@@ -65,6 +65,12 @@ def stream_notes(dataset) -> tuple[str, ...]:
     )
 
 
+def io_notes(dataset) -> tuple[str, ...]:
+    """What the storage's profile says, where the data set follows one."""
+    profile = dataset.native.io_profile
+    return () if profile is None else (f"the profile of this storage says: read by {profile}",)
+
+
 def transform_steps(names: tuple[str, ...], python: tuple) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Native and Python steps of a transform, by name."""
     return names, tuple(getattr(step, "__qualname__", type(step).__name__) for step in python)

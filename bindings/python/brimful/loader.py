@@ -13,7 +13,7 @@ from .arrays import converter, numpy_column, torch_column, torch_is_there
 from .dataset import ShardDataset, own_methods
 from .engine import Batches, Controls, Engine, in_worker
 from .errors import InvalidOptionError, choice
-from .explanation import Explanation, stream_notes
+from .explanation import Explanation, io_notes, stream_notes
 from .stages import WISHES, StagedBatches, Stages
 
 __all__ = ["Loader"]
@@ -181,7 +181,7 @@ class Loader(Controls):
             native=("read", "decode", *self.dataset.compiled.names, "batch"),
             python=python,
             reasons=("target_transform is a Python function, called for each row",) if python else (),
-            notes=(threads, *stream_notes(self.dataset)),
+            notes=(threads, *stream_notes(self.dataset), *io_notes(self.dataset)),
         )
 
     def _finish(self, batch: _native.Batch) -> Any:

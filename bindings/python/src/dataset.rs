@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use brimful::decode::{Backend, ColorMode, DecodeOptions, Truncated};
 use brimful::loader::{Access, Dataset as Shards, DatasetOptions};
 use brimful::sample::{Duplicates, Grouping, KeySplit};
-use brimful::shard::{Damage, IoMethod, ShardList, ShardOptions};
+use brimful::shard::{Damage, ShardList, ShardOptions};
+use brimful::storage::{Io, Profile, choose_io};
 use brimful::transform::Compose;
 use pyo3::prelude::*;
 
@@ -18,6 +19,9 @@ use crate::waiting::{interruptible, report};
 #[pyclass(frozen, module = "brimful._native")]
 pub(crate) struct Dataset {
     pub(crate) shards: Shards,
+    /// Reading threads that suit the storage; 0 for the loader's own default.
+    pub(crate) readers: usize,
+    profile: Option<Profile>,
 }
 
 #[pymethods]
@@ -25,7 +29,7 @@ impl Dataset {
     #[new]
     #[pyo3(signature = (
         patterns, *, fields, transform, mode, exif, decoder, truncated, io, damage, memory_limit_bytes, access,
-        key_split, duplicates, keep_appledouble, index_cache, index_threads, progress
+        key_split, duplicates, keep_appledouble, index_cache, index_threads, io_profiles, progress
     ))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one constructor, each passed on as it is")]
     fn new(
@@ -46,11 +50,12 @@ impl Dataset {
         keep_appledouble: bool,
         index_cache: Option<PathBuf>,
         index_threads: usize,
+        io_profiles: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let decode = decoding(mode, exif, decoder, truncated)?;
+        let io = io_choice(io)?;
         let shards = ShardOptions {
-            io: io_method(io)?,
             damage: choice("damage", damage, &[("strict", Damage::Strict), ("resync", Damage::Resync)])?,
             memory_limit_bytes,
             ..ShardOptions::default()
@@ -70,13 +75,16 @@ impl Dataset {
             &[("auto", Access::Auto), ("indexed", Access::Indexed), ("stream", Access::Stream)],
         )?;
         let transform = Compose::from_json(transform).map_err(raise)?;
-        let options =
+        let mut options =
             DatasetOptions { fields, transform, decode, shards, grouping, access, index_cache, index_threads };
         let opened = interruptible(py, move || {
             let list = ShardList::from_patterns(&patterns)?;
-            Shards::open(&list, options, &|done, of| report(progress.as_ref(), done, of))
+            let chosen = choose_io(io, io_profiles.as_deref(), list.paths())?;
+            (options.shards.io, options.shards.opener) = (chosen.method, chosen.opener);
+            let shards = Shards::open(&list, options, &|done, of| report(progress.as_ref(), done, of))?;
+            Ok(Self { shards, readers: chosen.readers, profile: chosen.profile })
         })?;
-        Ok(Self { shards: opened.map_err(raise)? })
+        opened.map_err(raise)
     }
 
     /// Image files with the numbers of their classes; options as in the constructor.
@@ -95,14 +103,15 @@ impl Dataset {
         truncated: &str,
         io: &str,
     ) -> PyResult<Self> {
+        let chosen = choose_io(io_choice(io)?, None, &[]).map_err(raise)?;
         let options = DatasetOptions {
             transform: Compose::from_json(transform).map_err(raise)?,
             decode: decoding(mode, exif, decoder, truncated)?,
-            shards: ShardOptions { io: io_method(io)?, ..ShardOptions::default() },
+            shards: ShardOptions { io: chosen.method, opener: chosen.opener, ..ShardOptions::default() },
             ..DatasetOptions::default()
         };
         let opened = py.detach(|| Shards::of_files(&root, paths, classes, options));
-        Ok(Self { shards: opened.map_err(raise)? })
+        Ok(Self { shards: opened.map_err(raise)?, readers: chosen.readers, profile: None })
     }
 
     /// Several data sets one after the other, each whole (`None`) or only the samples with the numbers given.
@@ -110,7 +119,16 @@ impl Dataset {
     fn join(py: Python<'_>, parts: Vec<(PyRef<'_, Self>, Option<Vec<usize>>)>) -> PyResult<Self> {
         let parts = parts.into_iter().map(|(dataset, numbers)| (dataset.shards.clone(), numbers)).collect();
         let joined = py.detach(|| Shards::join(parts));
-        Ok(Self { shards: joined.map_err(raise)? })
+        Ok(Self { shards: joined.map_err(raise)?, readers: 0, profile: None })
+    }
+
+    /// What the storage's profile says that `io="auto"` follows, as a sentence; `None` where there is none to follow.
+    #[getter]
+    fn io_profile(&self) -> Option<String> {
+        let profile = self.profile.as_ref()?;
+        let found = &profile.recommended;
+        let (method, mount) = (found.method.as_str(), profile.mount.display());
+        Some(format!("{method} by {} threads, as measured on {mount} ({})", found.threads, profile.filesystem))
     }
 
     /// Number of samples; `None` for a stream.
@@ -175,9 +193,9 @@ fn decoding(mode: &str, exif: bool, decoder: &str, truncated: &str) -> PyResult<
     })
 }
 
-fn io_method(io: &str) -> PyResult<IoMethod> {
+fn io_choice(io: &str) -> PyResult<Io> {
     let methods =
-        [("auto", IoMethod::Auto), ("mmap", IoMethod::Mmap), ("read", IoMethod::Read), ("direct", IoMethod::Direct)];
+        [("auto", Io::Auto), ("mmap", Io::Mmap), ("read", Io::Read), ("direct", Io::Direct), ("uring", Io::Uring)];
     choice("io", io, &methods)
 }
 

@@ -119,7 +119,7 @@ impl Loader {
             .turn(turn)
             .seed(seed)
             .threads(threads)
-            .readers(readers)
+            .readers(if readers == 0 { dataset.readers } else { readers })
             .prefetch(prefetch)
             .layout(choice("layout", layout, &layouts)?)
             .on_error(choice("on_error", on_error, &policies)?, budget(max_errors))

@@ -39,9 +39,10 @@ pub(super) fn run(args: &LoaderBenchArgs, output: &mut Output) -> anyhow::Result
     }
     let threads = args.threads.unwrap_or_else(cores_available);
     let (list, folder) = data(args, threads)?;
-    let dataset = open(&list, args)?;
+    let (dataset, readers) = open(&list, args)?;
     let bench = Bench {
         dataset,
+        readers,
         threads,
         batch_size: args.batch_size,
         device: args.device,
@@ -71,14 +72,16 @@ fn data(args: &LoaderBenchArgs, threads: usize) -> crate::Result<(ShardList, Opt
     Ok((recipe::list_of(&paths)?, Some(folder)))
 }
 
-fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<Dataset> {
+/// The data set, and the number of reading threads that suit its storage, 0 for the loader's own.
+fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<(Dataset, usize)> {
     let with_labels = shards::have_field(list.paths(), "cls")?;
     let backend = match args.decoder {
         DecoderChoice::Auto | DecoderChoice::Cpu | DecoderChoice::Gpu => Backend::Auto,
         DecoderChoice::Turbo => Backend::Turbo,
         DecoderChoice::Zune => Backend::Zune,
     };
-    let shards = ShardOptions { io: shards::io_method(args.io), ..ShardOptions::default() };
+    let chosen = shards::loaders_io(args.io, list.paths())?;
+    let shards = ShardOptions { io: chosen.method, opener: chosen.opener, ..ShardOptions::default() };
     let options = recipe::dataset_options(with_labels, backend, shards, Some(folders::cache()))?;
     let indexing = Progress::new("indexing shards", list.len());
     let dataset = Dataset::open(list, options, &|done, of| indexing.set(done, of))?;
@@ -91,7 +94,7 @@ fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<Dataset> {
         let message = format!("{samples} samples do not fill one batch of {}", args.batch_size);
         return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give a smaller --batch-size"));
     }
-    Ok(dataset)
+    Ok((dataset, chosen.readers))
 }
 
 /// How long each run of the loader lasts.
@@ -106,6 +109,7 @@ fn time(args: &LoaderBenchArgs) -> Duration {
 /// What is measured, and how often.
 struct Bench {
     dataset: Dataset,
+    readers: usize,
     threads: usize,
     batch_size: usize,
     device: Device,
@@ -165,6 +169,7 @@ impl Bench {
             .shuffle(Shuffle::Global)
             .seed(SEED)
             .threads(self.threads)
+            .readers(self.readers)
             .device(self.device)
             .route(self.route)
             .nvjpeg_folders(folders::nvjpeg())

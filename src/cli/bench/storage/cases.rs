@@ -81,15 +81,15 @@ impl Base {
         let at_random = patterns.iter().copied().find(|pattern| pattern.is_random()).or(patterns.first().copied());
         let in_blocks = patterns.iter().copied().find(|pattern| *pattern != Pattern::Members);
         for &method in methods {
-            for (&threads, pattern) in args.threads.iter().zip(std::iter::repeat(at_random)) {
-                cases.extend(pattern.map(|pattern| Case { threads, ..self.case(method, pattern, Cache::Cold) }));
+            if let Some(pattern) = at_random {
+                let base = self.case(method, pattern, Cache::Cold);
+                cases.extend(args.threads.iter().map(|&threads| Case { threads, ..base }));
+                let depths = args.depths.iter().filter(|_| method.has_depth());
+                cases.extend(depths.map(|&queue_depth| Case { queue_depth, ..base }));
             }
-            for (&block_bytes, pattern) in args.blocks.iter().zip(std::iter::repeat(in_blocks)) {
-                cases.extend(pattern.map(|pattern| Case { block_bytes, ..self.case(method, pattern, Cache::Cold) }));
-            }
-            for (&queue_depth, pattern) in args.depths.iter().zip(std::iter::repeat(at_random)) {
-                let deep = pattern.filter(|_| method.has_depth());
-                cases.extend(deep.map(|pattern| Case { queue_depth, ..self.case(method, pattern, Cache::Cold) }));
+            if let Some(pattern) = in_blocks {
+                let base = self.case(method, pattern, Cache::Cold);
+                cases.extend(args.blocks.iter().map(|&block_bytes| Case { block_bytes, ..base }));
             }
         }
     }
