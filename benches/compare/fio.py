@@ -146,12 +146,19 @@ def summary(pairs: list[dict]) -> dict:
     tail_ratio = statistics.median(pair["brimful"]["p99_ms"] for pair in pairs) / middle
     return {
         "ratio": ratio,
-        "met": ratio["low"] <= THROUGHPUT_GOAL[1] and ratio["high"] >= THROUGHPUT_GOAL[0],
+        "met": verdict(ratio, *THROUGHPUT_GOAL),
         "p99_ratio": tail_ratio,
         "fio_p99_spread": spread,
         # Where fio does not agree with itself there is nothing to agree with.
         "p99_met": abs(tail_ratio - 1) <= TAIL_GOAL if spread <= TAIL_GOAL else None,
     }
+
+
+def verdict(ratio: dict, low: float, high: float) -> bool | None:
+    """Whether all of the interval lies within the bounds; None where it is too wide to say."""
+    if low <= ratio["low"] and ratio["high"] <= high:
+        return True
+    return False if ratio["high"] < low or ratio["low"] > high else None
 
 
 def interval(ratios: list[float]) -> dict:
