@@ -25,7 +25,8 @@ const STYLE: &str = "*{box-sizing:border-box}\
     @container (min-width:520px){.card svg.wide{display:block}.card svg.narrow{display:none}}\
     .caption,summary{color:var(--quiet);font-size:.88rem}.caption{margin:6px 0 0}details{margin-top:8px}\
     summary{cursor:pointer}.scroll{overflow-x:auto}\
-    table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;min-width:100%}\
+    table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;width:max-content;min-width:100%}\
+    td{max-width:24em}\
     th,td{padding:5px 14px 5px 0;text-align:left;border-bottom:1px solid var(--grid);vertical-align:top}\
     th{color:var(--quiet);font-weight:600;border-color:var(--line)}.number{text-align:right;white-space:nowrap}\
     tr.strong{font-weight:650}\
