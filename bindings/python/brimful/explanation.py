@@ -127,6 +127,7 @@ def _native_loader(loader: Any) -> Explanation:
             *(() if staged is None else staged.notes()),
             *_processes(loader),
             *stream_notes(source),
+            *io_notes(source),
         ),
         stages=tuple(stages),
     )
