@@ -95,8 +95,13 @@ impl Findings {
 }
 
 /// Every optional feature, and whether this build has it.
-const FEATURES: [(&str, bool); 3] =
-    [("cli", cfg!(feature = "cli")), ("turbo", cfg!(feature = "turbo")), ("cuda", cfg!(feature = "cuda"))];
+const FEATURES: [(&str, bool); 5] = [
+    ("cli", cfg!(feature = "cli")),
+    ("turbo", cfg!(feature = "turbo")),
+    ("cuda", cfg!(feature = "cuda")),
+    ("io-uring", cfg!(feature = "io-uring")),
+    ("nvml", cfg!(feature = "nvml")),
+];
 
 fn features() -> Vec<&'static str> {
     FEATURES.into_iter().filter(|(_, built)| *built).map(|(name, _)| name).collect()
