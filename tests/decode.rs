@@ -86,7 +86,7 @@ fn jpeg(width: u32, height: u32) -> Vec<u8> {
 }
 
 fn built() -> Vec<Backend> {
-    let all = [("turbo", Backend::Turbo), ("zune", Backend::Zune)];
+    let all = [("baseline", Backend::Baseline), ("turbo", Backend::Turbo), ("zune", Backend::Zune)];
     all.into_iter().filter(|(name, _)| backends().contains(name)).map(|(_, backend)| backend).collect()
 }
 
@@ -137,7 +137,7 @@ fn regions_at_every_offset_are_parts_of_the_whole() {
 
 #[test]
 fn the_backends_agree_within_rounding() {
-    if built().len() < 2 {
+    if !backends().contains(&"turbo") {
         return;
     }
     for coding in codings() {
@@ -461,6 +461,8 @@ fn every_job_is_done_once_whether_it_works_or_not() {
     decoder(Backend::Auto).run(&mut jobs);
     let expected = [(0, "10x10"), (1, "cancelled"), (2, "decode"), (3, "3x4")];
     let expected: Vec<_> = expected.map(|(ticket, outcome)| (ticket, outcome.to_owned())).into();
+    // A decoder that holds several images may finish them in any order.
+    jobs.done.sort();
     assert_eq!(jobs.done, expected);
 }
 

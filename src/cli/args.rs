@@ -351,6 +351,8 @@ pub(super) enum DecoderChoice {
     Cpu,
     /// The GPU's JPEG engines for all that they take
     Gpu,
+    /// The baseline decoder on threads
+    Baseline,
     /// libjpeg-turbo on threads
     Turbo,
     /// zune-jpeg on threads

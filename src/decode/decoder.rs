@@ -4,14 +4,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::Bytes;
+
+use super::baseline::{Baseline, Fallbacks, Form, LANES, Refusal};
 use super::jpeg::{self, Header};
 use super::pixels::room;
 use super::repair::Repairs;
 #[cfg(feature = "turbo")]
 use super::turbo::{Layout, Turbo};
 use super::{
-    Backend, ColorMode, DecodeOptions, Decoder, ImageFormat, ImageInfo, Jobs, Orientation, Pixels, Region, color, exif,
-    other, zune,
+    Backend, ColorMode, DecodeOptions, Decoder, ImageFormat, ImageInfo, Jobs, Orientation, Pixels, Planes, Region,
+    Ticket, color, exif, other, zune,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -24,9 +27,11 @@ const SCRATCH_KEPT_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct ImageDecoder {
     options: DecodeOptions,
+    baseline: Baseline,
     #[cfg(feature = "turbo")]
     turbo: Turbo,
     scratch: Scratch,
+    fallbacks: Fallbacks,
 }
 
 /// Memory that every image uses again.
@@ -47,6 +52,12 @@ struct Opened {
     jpeg: Option<Header>,
     turn: Orientation,
     seen: ImageInfo,
+}
+
+/// The part of an image that is wanted, as the caller sees it and as it is stored; inside the image.
+struct Asked {
+    upright: Region,
+    stored: Region,
 }
 
 /// Where in `Scratch::pixels` the pixels of `region` lie.
@@ -77,16 +88,28 @@ impl ImageDecoder {
         }
         Ok(Self {
             options,
+            baseline: Baseline::default(),
             #[cfg(feature = "turbo")]
             turbo: Turbo::default(),
             scratch: Scratch::default(),
+            fallbacks: Fallbacks::default(),
         })
     }
 
-    /// What serves JPEG here: `"turbo"` or `"zune"`.
+    /// What serves plain JPEG here: `"baseline"`, `"turbo"` or `"zune"`.
     #[must_use]
     pub fn jpeg_backend(&self) -> &'static str {
-        if cfg!(feature = "turbo") && self.options.backend != Backend::Zune { "turbo" } else { "zune" }
+        match self.options.backend {
+            Backend::Auto | Backend::Baseline => "baseline",
+            Backend::Turbo => "turbo",
+            Backend::Zune => "zune",
+        }
+    }
+
+    /// How many images the baseline decoder has left to others so far, by reason.
+    #[must_use]
+    pub fn fallbacks(&self) -> Fallbacks {
+        self.fallbacks
     }
 
     /// Reads the header of an image; decodes no pixel.
@@ -121,7 +144,24 @@ impl ImageDecoder {
     }
 
     fn decode_opened(&mut self, bytes: &[u8], opened: &Opened, region: Region) -> Result<Pixels<'_>> {
-        let placed = self.guarded(|decoder| decoder.place(bytes, opened, region))?;
+        let placed = self.guarded(|decoder| {
+            decoder.scratch.trim();
+            let asked = decoder.ask(opened, region)?;
+            match decoder.begin(0, bytes, opened, &asked, false) {
+                Some(Ok(())) => match decoder.baseline.advance([true, false]) {
+                    Some((lane, Ok(()))) => return decoder.collect(lane, opened, &asked),
+                    Some((_, Err(refusal))) => decoder.fallbacks.count(refusal),
+                    None => {}
+                },
+                Some(Err(refusal)) => decoder.fallbacks.count(refusal),
+                None => {}
+            }
+            decoder.place(bytes, opened, &asked)
+        })?;
+        self.pixels(placed)
+    }
+
+    fn pixels(&self, placed: Placed) -> Result<Pixels<'_>> {
         let data = self.scratch.pixels.get(placed.start..).unwrap_or(&[]);
         Pixels::strided(data, placed.region, placed.channels, placed.stride)
     }
@@ -135,6 +175,7 @@ impl ImageDecoder {
             return result;
         }
         self.scratch = Scratch::default();
+        self.baseline = Baseline::default();
         #[cfg(feature = "turbo")]
         {
             self.turbo = Turbo::default();
@@ -142,33 +183,65 @@ impl ImageDecoder {
         Err(Error::new(ErrorKind::Decode, "the decoder failed inside on this image: please report it"))
     }
 
-    /// Decodes, brings to the wanted colours, turns upright.
-    fn place(&mut self, bytes: &[u8], opened: &Opened, region: Region) -> Result<Placed> {
-        self.scratch.trim();
-        let stored = &opened.stored;
-        let upright = region.inside(opened.seen.width, opened.seen.height)?;
-        let region = opened.turn.stored_region(upright, (stored.width, stored.height));
+    /// What of an image is wanted, if it has it and if it may be decoded.
+    fn ask(&self, opened: &Opened, upright: Region) -> Result<Asked> {
+        let upright = upright.inside(opened.seen.width, opened.seen.height)?;
+        if let Some(header) = &opened.jpeg {
+            jpeg::check(header, self.options.truncated)?;
+        }
+        let stored = opened.turn.stored_region(upright, (opened.stored.width, opened.stored.height));
+        Ok(Asked { upright, stored })
+    }
+
+    /// Begins the image that was opened last in a lane of the baseline decoder; `None` if it is not asked to.
+    fn begin(
+        &mut self,
+        lane: usize,
+        bytes: &[u8],
+        opened: &Opened,
+        asked: &Asked,
+        takes_planes: bool,
+    ) -> Option<Result<(), Refusal>> {
+        let header = opened.jpeg.as_ref()?;
+        if !matches!(self.options.backend, Backend::Auto | Backend::Baseline) {
+            return None;
+        }
+        if !header.jpeg.complete {
+            return Some(Err(Refusal::Cut));
+        }
+        let form = match (header.components, self.options.mode) {
+            (1, ColorMode::Grey) => Form::Grey,
+            (_, ColorMode::Rgb) if takes_planes && opened.turn == Orientation::Upright => Form::Planes,
+            _ => Form::Pixels,
+        };
+        let bytes = self.scratch.mended(bytes);
+        Some(self.baseline.begin(lane, bytes, asked.stored, form))
+    }
+
+    /// Takes the pixels out of a lane that is done, brings them to the wanted colours and turns them upright.
+    fn collect(&mut self, lane: usize, opened: &Opened, asked: &Asked) -> Result<Placed> {
+        let form = self.baseline.swap_output(lane, &mut self.scratch.pixels);
+        let channels = if form == Form::Grey { 1 } else { 3 };
+        self.scratch.finish((asked.stored, channels), asked, opened.turn, self.options.mode)
+    }
+
+    /// Decodes with another decoder than the baseline one, brings to the wanted colours, turns upright.
+    fn place(&mut self, bytes: &[u8], opened: &Opened, asked: &Asked) -> Result<Placed> {
         let decoded = match &opened.jpeg {
-            Some(header) => self.jpeg(bytes, header, region)?,
+            Some(header) => self.jpeg(bytes, header, asked.stored)?,
             None => {
                 let Scratch { raw, pixels, .. } = &mut self.scratch;
-                other::decode(bytes, stored, &self.options, raw, pixels)?;
-                (Region::from(stored), self.options.mode.channels())
+                other::decode(bytes, &opened.stored, &self.options, raw, pixels)?;
+                (Region::from(&opened.stored), self.options.mode.channels())
             }
         };
-        self.scratch.finish(decoded, region, upright, opened.turn, self.options.mode)
+        self.scratch.finish(decoded, asked, opened.turn, self.options.mode)
     }
 
     /// Decodes `region` or more of a JPEG into the scratch; what of the image that is, and its channels.
     fn jpeg(&mut self, bytes: &[u8], header: &Header, region: Region) -> Result<(Region, u8)> {
-        jpeg::check(header, self.options.truncated)?;
         let Scratch { pixels, raw, repairs, repaired } = &mut self.scratch;
-        let bytes = if repairs.is_empty() {
-            bytes
-        } else {
-            repairs.apply(bytes, repaired);
-            repaired.as_slice()
-        };
+        let bytes = repairs.mended(bytes, repaired);
         #[cfg(feature = "turbo")]
         if self.options.backend != Backend::Zune || zune::check(header).is_err() {
             let layout = match (header.components, self.options.mode) {
@@ -185,13 +258,102 @@ impl ImageDecoder {
     }
 }
 
+/// An image in a lane of the baseline decoder.
+struct Held {
+    ticket: Ticket,
+    bytes: Bytes,
+    opened: Opened,
+    asked: Asked,
+}
+
 impl Decoder for ImageDecoder {
     fn run(&mut self, jobs: &mut dyn Jobs) {
-        while let Some((ticket, bytes)) = jobs.next() {
-            let asked = self.open(&bytes).and_then(|opened| Ok((jobs.region(ticket, &opened.seen)?, opened)));
-            let result = asked.and_then(|(region, opened)| self.decode_opened(&bytes, &opened, region));
-            jobs.done(ticket, result);
+        let mut held: [Option<Held>; LANES] = Default::default();
+        loop {
+            while let Some(lane) = held.iter().position(Option::is_none) {
+                let Some((ticket, bytes)) = jobs.next() else { break };
+                held[lane] = self.take(lane, ticket, bytes, jobs);
+            }
+            let taken = held.each_ref().map(Option::is_some);
+            match self.guarded(|decoder| Ok(decoder.baseline.advance(taken))) {
+                Ok(None) => return,
+                Ok(Some((lane, outcome))) => {
+                    if let Some(held) = held[lane].take() {
+                        self.give_back(lane, held, outcome, jobs);
+                    }
+                }
+                // What all lanes held is lost.
+                Err(_) => {
+                    for held in held.iter_mut().filter_map(Option::take) {
+                        self.fall_back(held, Refusal::Data, jobs);
+                    }
+                }
+            }
         }
+    }
+}
+
+impl ImageDecoder {
+    /// Begins a job in a free lane; one that the baseline decoder does not take is done at once.
+    fn take(&mut self, lane: usize, ticket: Ticket, bytes: Bytes, jobs: &mut dyn Jobs) -> Option<Held> {
+        let opened = self.open(&bytes).and_then(|opened| Ok((jobs.region(ticket, &opened.seen)?, opened)));
+        let asked = opened.and_then(|(region, opened)| Ok((self.ask(&opened, region)?, opened)));
+        let (asked, opened) = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                jobs.done(ticket, Err(error));
+                return None;
+            }
+        };
+        let takes_planes = jobs.takes_planes(ticket);
+        let begun = self.guarded(|decoder| Ok(decoder.begin(lane, &bytes, &opened, &asked, takes_planes)));
+        let held = Held { ticket, bytes, opened, asked };
+        match begun {
+            Ok(Some(Ok(()))) => return Some(held),
+            Ok(Some(Err(refusal))) => self.fall_back(held, refusal, jobs),
+            Ok(None) | Err(_) => self.decode_otherwise(held, jobs),
+        }
+        None
+    }
+
+    /// Ends a job whose lane is done.
+    fn give_back(&mut self, lane: usize, held: Held, outcome: Result<(), Refusal>, jobs: &mut dyn Jobs) {
+        if let Err(refusal) = outcome {
+            return self.fall_back(held, refusal, jobs);
+        }
+        if self.baseline.form(lane) == Form::Planes {
+            let stride = self.baseline.stride(lane);
+            match Planes::new(self.baseline.data(lane), held.asked.stored, stride) {
+                Ok(planes) => jobs.done_planes(held.ticket, planes),
+                Err(error) => jobs.done(held.ticket, Err(error)),
+            }
+            return;
+        }
+        let placed = self.guarded(|decoder| {
+            decoder.scratch.trim();
+            decoder.collect(lane, &held.opened, &held.asked)
+        });
+        jobs.done(held.ticket, placed.and_then(|placed| self.pixels(placed)));
+    }
+
+    /// Ends a job that the baseline decoder has refused.
+    fn fall_back(&mut self, held: Held, refusal: Refusal, jobs: &mut dyn Jobs) {
+        self.fallbacks.count(refusal);
+        jobs.fell_back(held.ticket, refusal);
+        self.decode_otherwise(held, jobs);
+    }
+
+    /// Ends a job with another decoder.
+    fn decode_otherwise(&mut self, held: Held, jobs: &mut dyn Jobs) {
+        let Held { ticket, bytes, asked, .. } = held;
+        // Opened again, because what must be mended is known of the last image only.
+        let placed = self.open(&bytes).and_then(|opened| {
+            self.guarded(|decoder| {
+                decoder.scratch.trim();
+                decoder.place(&bytes, &opened, &asked)
+            })
+        });
+        jobs.done(ticket, placed.and_then(|placed| self.pixels(placed)));
     }
 }
 
@@ -246,12 +408,16 @@ impl Scratch {
         }
     }
 
-    /// From the decoded `window` to `region` of it, in the wanted colours and upright.
+    /// The JPEG that was opened last, mended where it must be.
+    fn mended<'a>(&'a mut self, bytes: &'a [u8]) -> &'a [u8] {
+        self.repairs.mended(bytes, &mut self.repaired)
+    }
+
+    /// From the decoded `window` to the part of it that was asked for, in the wanted colours and upright.
     fn finish(
         &mut self,
         (window, channels): (Region, u8),
-        region: Region,
-        upright: Region,
+        &Asked { upright, stored: region }: &Asked,
         turn: Orientation,
         mode: ColorMode,
     ) -> Result<Placed> {

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::{ImageInfo, Pixels, Region};
+use super::{ImageInfo, Pixels, Planes, Refusal, Region};
 use crate::Result;
 
 /// The caller's number for one image; a decoder only hands it back.
@@ -14,7 +14,8 @@ pub type Ticket = usize;
 /// What a decoder pulls from and gives back to.
 ///
 /// A decoder may hold several tickets at once and may finish them in any order. For each ticket it calls
-/// [`region`](Self::region) at most once, after the header, and [`done`](Self::done) exactly once.
+/// [`region`](Self::region) at most once, after the header, and one of [`done`](Self::done) and
+/// [`done_planes`](Self::done_planes) exactly once.
 pub trait Jobs {
     /// The next image.
     ///
@@ -30,8 +31,24 @@ pub trait Jobs {
     /// An error ends the job: `done` gets it.
     fn region(&mut self, ticket: Ticket, info: &ImageInfo) -> Result<Region>;
 
+    /// Whether planes are wanted rather than pixels, asked after [`region`](Self::region); a decoder that has no planes
+    /// gives pixels all the same.
+    fn takes_planes(&self, _ticket: Ticket) -> bool {
+        false
+    }
+
+    /// The baseline decoder leaves the job to another one, which goes on with it; for whoever counts.
+    fn fell_back(&mut self, _ticket: Ticket, _refusal: Refusal) {}
+
     /// The end of one job. The pixels are the decoder's scratch and must be used before this returns.
     fn done(&mut self, ticket: Ticket, result: Result<Pixels<'_>>);
+
+    /// The end of a job for which planes were wanted, if there are planes; they are the region that was asked for.
+    fn done_planes(&mut self, ticket: Ticket, planes: Planes<'_>) {
+        let mut pixels = Vec::new();
+        planes.to_pixels(&mut pixels);
+        self.done(ticket, Pixels::packed(&pixels, planes.region, 3));
+    }
 }
 
 /// Something that turns jobs into pixels, on one thread.

@@ -5,7 +5,8 @@
 //!
 //! | file | served by |
 //! |---|---|
-//! | JPEG of 8 bits, sequential or progressive | libjpeg-turbo (feature `turbo`), which decodes the region alone |
+//! | plain baseline JPEG | our own decoder (`baseline`), which decodes the region alone |
+//! | other JPEG of 8 bits, sequential or progressive | libjpeg-turbo (feature `turbo`), which decodes the region alone |
 //! | the same without `turbo`, but for arithmetic coding | zune-jpeg, which decodes in full |
 //! | PNG, WebP, GIF, BMP, TIFF, PNM | the image crate, which decodes in full |
 //!
@@ -25,16 +26,19 @@ mod repair;
 #[expect(unsafe_code, reason = "libjpeg-turbo is called through its C interface")]
 mod turbo;
 mod zune;
+mod baseline;
 
+pub(crate) use baseline::Instructions;
+pub use baseline::{Fallbacks, Refusal};
 pub use decoder::ImageDecoder;
 pub use exif::Orientation;
 pub use info::{ImageFormat, ImageInfo, JpegInfo, JpegProcess, image_info};
 pub use jobs::{Decoder, Jobs, Ticket};
 pub use options::{Backend, ColorMode, DecodeOptions, Truncated};
-pub use pixels::{Pixels, Region};
+pub use pixels::{Pixels, Planes, Region};
 
 /// The decoders that this build contains, in the order in which they are preferred.
 #[must_use]
 pub fn backends() -> &'static [&'static str] {
-    if cfg!(feature = "turbo") { &["turbo", "zune", "image"] } else { &["zune", "image"] }
+    if cfg!(feature = "turbo") { &["baseline", "turbo", "zune", "image"] } else { &["baseline", "zune", "image"] }
 }

@@ -2,12 +2,14 @@
 //!
 //! Nothing is checked here; `ImageDecoder::new` refuses what the build cannot serve.
 
-/// The library that serves JPEG.
+/// What serves JPEG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Backend {
-    /// libjpeg-turbo where it is built in, zune-jpeg otherwise.
+    /// The baseline decoder; for what it does not take, libjpeg-turbo where it is built in, zune-jpeg otherwise.
     #[default]
     Auto,
+    /// The same, and no engine of a GPU.
+    Baseline,
     /// libjpeg-turbo: bit-exact with Pillow, decodes a region alone. Needs the feature `turbo`.
     Turbo,
     /// zune-jpeg: pure Rust, decodes in full; colours within 4 of libjpeg-turbo.

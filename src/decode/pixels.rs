@@ -173,6 +173,62 @@ impl<'a> Pixels<'a> {
     }
 }
 
+/// Pixels of one image as planes of red, green and blue: `[3, height, stride]`, `u8`, row-major, borrowed.
+///
+/// Only the first `width` samples of a row are pixels. Invariant: `stride` is a multiple of [`Planes::ALIGNMENT`] and at
+/// least `width`, and `data` is exactly three planes long.
+#[derive(Debug, Clone, Copy)]
+pub struct Planes<'a> {
+    data: &'a [u8],
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Samples from one row to the next.
+    pub stride: usize,
+    /// Which rectangle of the image these pixels are.
+    pub region: Region,
+}
+
+impl<'a> Planes<'a> {
+    /// What the length of a row in memory is a multiple of.
+    pub const ALIGNMENT: usize = 32;
+
+    /// Planes of `region` in rows of `stride` samples at the start of `data`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidOption`] if the region is empty, `stride` too small or uneven, or `data` too short.
+    pub fn new(data: &'a [u8], region: Region, stride: usize) -> Result<Self> {
+        let Region { width, height, .. } = region;
+        let len = stride.checked_mul(height as usize).and_then(|plane| plane.checked_mul(3));
+        let is_legal = width > 0 && height > 0 && stride >= width as usize && stride.is_multiple_of(Self::ALIGNMENT);
+        match len.and_then(|len| data.get(..len)).filter(|_| is_legal) {
+            Some(data) => Ok(Self { data, width, height, stride, region }),
+            None => Err(Error::new(
+                ErrorKind::InvalidOption,
+                format!("{} bytes with rows of {stride} cannot hold three planes of {width}x{height}", data.len()),
+            )),
+        }
+    }
+
+    /// Plane `number` of red, green, blue; empty if there is no such plane.
+    #[must_use]
+    pub fn plane(&self, number: usize) -> &'a [u8] {
+        self.data.chunks_exact(self.stride * self.height as usize).nth(number).unwrap_or(&[])
+    }
+
+    /// The same as pixels of three bytes, tightly packed, in the place of what `pixels` held.
+    pub fn to_pixels(&self, pixels: &mut Vec<u8>) {
+        pixels.clear();
+        let rows = |number| self.plane(number).chunks_exact(self.stride);
+        for ((red, green), blue) in rows(0).zip(rows(1)).zip(rows(2)) {
+            let columns = red.iter().zip(green).zip(blue).take(self.width as usize);
+            columns.for_each(|((&red, &green), &blue)| pixels.extend_from_slice(&[red, green, blue]));
+        }
+    }
+}
+
 /// The first `size` bytes of a scratch buffer, which grows if it must; what it held may be lost.
 pub(super) fn room(buffer: &mut Vec<u8>, size: usize) -> &mut [u8] {
     if buffer.len() < size {

@@ -45,6 +45,15 @@ impl Repairs {
         Ok(())
     }
 
+    /// The file as it is to be read; `copy` holds it if anything had to be mended.
+    pub(super) fn mended<'a>(&self, bytes: &'a [u8], copy: &'a mut Vec<u8>) -> &'a [u8] {
+        if self.is_empty() {
+            return bytes;
+        }
+        self.apply(bytes, copy);
+        copy
+    }
+
     /// Writes the repaired `bytes` into `copy`.
     pub(super) fn apply(&self, bytes: &[u8], copy: &mut Vec<u8>) {
         copy.clear();

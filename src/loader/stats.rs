@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::losses::StreamStats;
+use crate::decode::{Fallbacks, Refusal};
 
 /// A stage of the loader, in the order a sample passes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,6 +82,8 @@ pub(crate) struct Counters {
     engine_busy_ns: AtomicU64,
     engine_unwritten: AtomicU64,
     unsupported: AtomicU64,
+    /// Images that the baseline decoder left to another, by reason.
+    fallbacks: [AtomicU64; Refusal::ALL.len()],
     batches: AtomicU64,
     skipped: AtomicU64,
     replaced: AtomicU64,
@@ -104,6 +107,7 @@ impl Counters {
             engine_busy_ns: AtomicU64::new(0),
             engine_unwritten: AtomicU64::new(0),
             unsupported: AtomicU64::new(0),
+            fallbacks: Default::default(),
             batches: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
@@ -122,6 +126,11 @@ impl Counters {
 
     pub(crate) fn failure(&self, stage: Stage) {
         self.stages[stage as usize].failures.fetch_add(1, Relaxed);
+    }
+
+    /// The baseline decoder left an image to another.
+    pub(crate) fn fell_back(&self, refusal: Refusal) {
+        self.fallbacks[refusal as usize].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn read_bytes(&self, bytes: u64) {
@@ -232,6 +241,7 @@ impl Counters {
             consumer_behind_share: share(seconds(&self.blocked_ns), self.read_threads),
             engines_busy_share: share(seconds(&self.engine_busy_ns), 1),
             stages,
+            fallbacks: Fallbacks::from(self.fallbacks.each_ref().map(|count| count.load(Relaxed))),
             device: None,
             bottleneck: Bottleneck::Unknown,
             stream: None,
@@ -273,6 +283,8 @@ pub struct Stats {
     pub engines_busy_share: f64,
     /// One row a stage, in order.
     pub stages: [StageStats; 6],
+    /// Images that the baseline decoder left to another one, by reason.
+    pub fallbacks: Fallbacks,
     /// What stands on the GPU; `None` where batches stay in host memory.
     pub device: Option<DeviceStats>,
     /// The stage that limits throughput.

@@ -13,7 +13,7 @@ use super::planner::Output;
 use super::settle::{Job, Settler, placed};
 use super::stats::Stage;
 use crate::batch::{BatchSpec, HostTensor, RowValue};
-use crate::decode::{Decoder, ImageDecoder, ImageInfo, Jobs, Pixels, Region, Ticket};
+use crate::decode::{Decoder, ImageDecoder, ImageInfo, Jobs, Pixels, Planes, Refusal, Region, Ticket};
 use crate::device::RowWriter;
 use crate::transform::{Geometry, Resampler};
 use crate::{Error, ErrorKind, Result};
@@ -42,6 +42,9 @@ pub(crate) struct Worker {
     ready: VecDeque<Ticket>,
     tickets: Vec<Option<Image>>,
     busy: usize,
+    /// Images that the decoder holds, and since when it has been at work on them.
+    decoding: usize,
+    since: Instant,
 }
 
 /// A sample some of whose images are not done.
@@ -60,7 +63,6 @@ struct Image {
     field: usize,
     nth: usize,
     geometry: Option<Geometry>,
-    since: Instant,
 }
 
 impl Worker {
@@ -80,6 +82,8 @@ impl Worker {
             ready: VecDeque::new(),
             tickets: Vec::new(),
             busy: 0,
+            decoding: 0,
+            since: Instant::now(),
         })
     }
 
@@ -133,7 +137,7 @@ impl Worker {
             self.busy += 1;
             let held = free_place(&mut self.held, Held { job, values, images_left: images.len(), error: None });
             for (nth, field) in images.into_iter().enumerate() {
-                let image = Image { held, field, nth, geometry: None, since: Instant::now() };
+                let image = Image { held, field, nth, geometry: None };
                 let ticket = free_place(&mut self.tickets, image);
                 self.ready.push_back(ticket);
             }
@@ -141,25 +145,25 @@ impl Worker {
     }
 
     /// Resamples one decoded image into its row.
-    fn write(&mut self, image: &Image, pixels: &Pixels<'_>) -> Result<()> {
+    fn write(&mut self, image: &Image, decoded: Decoded<'_>) -> Result<()> {
         let Some(held) = self.held.get(image.held).and_then(Option::as_ref) else { return Ok(()) };
         let geometry =
             image.geometry.as_ref().ok_or_else(|| Error::new(ErrorKind::Decode, "an image without geometry"))?;
         let (height, width) = geometry.output_size();
-        let bytes = height as usize * width as usize * usize::from(pixels.channels);
+        let bytes = height as usize * width as usize * usize::from(decoded.channels());
         match (held.job.assembly.images(image.nth), &self.writer) {
             (ImageColumn::Fixed(slots), Some(writer)) => {
                 let mut row = slots.claim(held.job.row).ok_or_else(taken)?;
                 if writer.is_plain() {
-                    return self.resampler.apply(pixels, geometry, &mut row);
+                    return decoded.resample(&mut self.resampler, geometry, &mut row);
                 }
                 self.scratch.resize(bytes, 0);
-                self.resampler.apply(pixels, geometry, &mut self.scratch)?;
+                decoded.resample(&mut self.resampler, geometry, &mut self.scratch)?;
                 writer.write(&self.scratch, &mut row)
             }
             (ImageColumn::Loose(_), _) => {
                 self.scratch.resize(bytes, 0);
-                self.resampler.apply(pixels, geometry, &mut self.scratch)?;
+                decoded.resample(&mut self.resampler, geometry, &mut self.scratch)?;
                 let tensor = loose(&self.pipeline, &self.scratch, height as usize, width as usize)?;
                 let Held { job, .. } = held;
                 let is_put = job.assembly.put_loose(image.nth, job.row, tensor, &self.pipeline.in_flight);
@@ -181,8 +185,11 @@ impl Jobs for Worker {
                 self.begin(job);
                 continue;
             };
-            let Some(image) = self.tickets.get_mut(ticket).and_then(Option::as_mut) else { continue };
-            image.since = Instant::now();
+            let Some(image) = self.tickets.get(ticket).and_then(Option::as_ref) else { continue };
+            if self.decoding == 0 {
+                self.since = Instant::now();
+            }
+            self.decoding += 1;
             let held = self.held.get(image.held).and_then(Option::as_ref);
             let sample = held.and_then(|held| held.job.sample.as_ref().ok());
             if let Some(Some(field)) = sample.map(|sample| sample.fields.get(image.field).and_then(Option::as_ref)) {
@@ -205,19 +212,64 @@ impl Jobs for Worker {
         Ok(source)
     }
 
+    fn fell_back(&mut self, _: Ticket, refusal: Refusal) {
+        self.pipeline.counters.fell_back(refusal);
+    }
+
+    fn takes_planes(&self, ticket: Ticket) -> bool {
+        let image = self.tickets.get(ticket).and_then(Option::as_ref);
+        image.and_then(|image| image.geometry.as_ref()).is_some_and(Geometry::takes_planes)
+    }
+
     fn done(&mut self, ticket: Ticket, result: Result<Pixels<'_>>) {
+        self.finish(ticket, result.map(Decoded::Pixels));
+    }
+
+    fn done_planes(&mut self, ticket: Ticket, planes: Planes<'_>) {
+        self.finish(ticket, Ok(Decoded::Planes(planes)));
+    }
+}
+
+/// What a decoder hands over.
+enum Decoded<'a> {
+    Pixels(Pixels<'a>),
+    Planes(Planes<'a>),
+}
+
+impl Decoded<'_> {
+    fn channels(&self) -> u8 {
+        match self {
+            Self::Pixels(pixels) => pixels.channels,
+            Self::Planes(_) => 3,
+        }
+    }
+
+    fn resample(&self, resampler: &mut Resampler, geometry: &Geometry, out: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Pixels(pixels) => resampler.apply(pixels, geometry, out),
+            Self::Planes(planes) => resampler.apply_planes(planes, geometry, out),
+        }
+    }
+}
+
+impl Worker {
+    /// The end of an image: it goes into its row, and its sample may be complete.
+    fn finish(&mut self, ticket: Ticket, result: Result<Decoded<'_>>) {
         let Some(image) = self.tickets.get_mut(ticket).and_then(Option::take) else { return };
         self.pipeline.ranges.end();
         let decoded = Instant::now();
         let counters = Arc::clone(&self.pipeline.counters);
-        counters.busy(Stage::Decode, decoded - image.since, 1);
+        // Of several images in work each gets the time since the last one was done.
+        counters.busy(Stage::Decode, decoded - self.since, 1);
+        self.decoding -= 1;
         let pipeline = Arc::clone(&self.pipeline);
         let written = result.inspect_err(|_| counters.failure(Stage::Decode)).and_then(|pixels| {
             let _range = pipeline.ranges.open(Stage::Transform);
-            let written = self.write(&image, &pixels).inspect_err(|_| counters.failure(Stage::Transform));
+            let written = self.write(&image, pixels).inspect_err(|_| counters.failure(Stage::Transform));
             counters.busy(Stage::Transform, decoded.elapsed(), 1);
             written
         });
+        self.since = Instant::now();
         let Some(held) = self.held.get_mut(image.held).and_then(Option::as_mut) else { return };
         if let (Err(error), Ok(sample)) = (written, &held.job.sample) {
             let error = match sample.fields.get(image.field).and_then(Option::as_ref) {

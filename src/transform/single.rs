@@ -59,7 +59,20 @@ impl ResampledAxis {
     }
 }
 
+impl SingleResample {
+    /// Whether planes are resampled faster than pixels: by the bilinear filter that widens, along one axis at least.
+    pub(super) fn takes_planes(&self) -> bool {
+        self.filter == Filter::Bilinear { antialias: true } && (self.x.is_scaled || self.y.is_scaled)
+    }
+}
+
 impl Geometry {
+    /// Whether a [`Resampler`](super::Resampler) takes planes of this image rather than pixels.
+    #[must_use]
+    pub fn takes_planes(&self) -> bool {
+        self.as_single_resample().is_some_and(|single| single.takes_planes())
+    }
+
     /// The geometry as one resampling, if it is that: one stage, without fill, bilinear, bicubic or a mere copy.
     ///
     /// So are `RandomResizedCrop`, `Resize` with or without a crop, and crops inside the image, with flips. Borders,

@@ -43,7 +43,7 @@ class ShardDataset:
         target_transform: called with the value of the last field.
         mode: "RGB" or "L".
         exif: whether images are turned upright as their EXIF orientation says.
-        decoder: what decodes JPEG: "auto", "turbo", "zune".
+        decoder: what decodes JPEG: "auto", "baseline", "turbo", "zune".
         io: how shards are read: "auto" (as `brimful bench storage` found best for this storage, otherwise maps on local
             file systems), "mmap", "read", "direct" (past the page cache), "uring" (the same by io_uring; Linux).
         index_cache: keep indexes in the user's cache folder (True), in another folder (a path), or nowhere (None).

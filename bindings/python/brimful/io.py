@@ -20,7 +20,7 @@ def decode_image(data: bytes, mode: str = "RGB", decoder: str = "auto", *, exif:
     Args:
         data: the file's content, as `bytes` or anything with a buffer.
         mode: "RGB" for three channels, "L" for one.
-        decoder: what decodes JPEG: "auto", "turbo" or "zune".
+        decoder: what decodes JPEG: "auto", "baseline", "turbo" or "zune".
         exif: whether the picture is turned upright as its EXIF orientation says.
 
     Returns:

@@ -204,7 +204,12 @@ pub(crate) fn color_mode(mode: &str) -> PyResult<ColorMode> {
 }
 
 pub(crate) fn backend(decoder: &str) -> PyResult<Backend> {
-    let backends =
-        [("auto", Backend::Auto), ("cpu", Backend::Auto), ("turbo", Backend::Turbo), ("zune", Backend::Zune)];
+    let backends = [
+        ("auto", Backend::Auto),
+        ("cpu", Backend::Auto),
+        ("baseline", Backend::Baseline),
+        ("turbo", Backend::Turbo),
+        ("zune", Backend::Zune),
+    ];
     choice("decoder", decoder, &backends)
 }

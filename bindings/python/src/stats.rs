@@ -18,6 +18,11 @@ pub(crate) fn document<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
     document.set_item("read_threads", stats.read_threads)?;
     document.set_item("consumer_behind_share", stats.consumer_behind_share)?;
     document.set_item("engines_busy_share", stats.engines_busy_share)?;
+    let fallbacks = PyDict::new(py);
+    for (refusal, count) in stats.fallbacks.iter() {
+        fallbacks.set_item(refusal.as_str(), count)?;
+    }
+    document.set_item("decoder_fallbacks", fallbacks)?;
     document.set_item("bottleneck", stats.bottleneck.as_str())?;
     let stages = PyDict::new(py);
     for row in &stats.stages {

@@ -271,6 +271,7 @@ def test_statistics_name_every_stage(dataset):
     assert stats["stages"]["decode"]["items"] >= SAMPLES
     assert stats["time_to_first_batch_s"] > 0
     assert 0 <= stats["stages"]["decode"]["busy_share"] <= 1
+    assert stats["decoder_fallbacks"]["process"] == 0
     text = str(loader.explain())
     assert "engine  native" in text
     assert "CenterCrop" in text

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::batch::{BatchSpec, BufferPool, Dtype, HostBuffer, Layout, PageableAllocator};
 use crate::cli::recipe::{CROP, IMAGE};
-use crate::decode::{DecodeOptions, Decoder, ImageDecoder, ImageInfo, Jobs, Pixels, Region, Ticket};
+use crate::decode::{DecodeOptions, Decoder, ImageDecoder, ImageInfo, Jobs, Pixels, Planes, Region, Ticket};
 use crate::device::{Device, RowWriter};
 use crate::loader::Dataset;
 use crate::sample::{EpochPlan, FieldSelector, Shuffle, Split};
@@ -136,13 +136,17 @@ impl<'a> Share<'a> {
         Ok((ImageDecoder::new(ceiling.decode.clone())?, share))
     }
 
-    fn finish(&mut self, ticket: Ticket, pixels: &Pixels<'_>) -> Result<()> {
+    fn finish(
+        &mut self,
+        ticket: Ticket,
+        resample: impl FnOnce(&mut Resampler, &Geometry, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
         let Some(place) = self.geometries.iter().position(|(number, _)| *number == ticket) else { return Ok(()) };
         let (_, geometry) = self.geometries.swap_remove(place);
         if self.writer.is_plain() {
-            self.resampler.apply(pixels, &geometry, &mut self.row)?;
+            resample(&mut self.resampler, &geometry, &mut self.row)?;
         } else {
-            self.resampler.apply(pixels, &geometry, &mut self.resized)?;
+            resample(&mut self.resampler, &geometry, &mut self.resized)?;
             self.writer.write(&self.resized, &mut self.row)?;
         }
         std::hint::black_box(&self.row[..]);
@@ -176,7 +180,22 @@ impl Jobs for Share<'_> {
 
     fn done(&mut self, ticket: Ticket, result: Result<Pixels<'_>>) {
         // A bad file is the loader's to tell; here it is no image that was made.
-        if result.and_then(|pixels| self.finish(ticket, &pixels)).is_err() {
+        let finished = result
+            .and_then(|pixels| self.finish(ticket, |resampler, geometry, out| resampler.apply(&pixels, geometry, out)));
+        if finished.is_err() {
+            self.geometries.retain(|(number, _)| *number != ticket);
+        }
+    }
+
+    fn takes_planes(&self, ticket: Ticket) -> bool {
+        self.geometries.iter().any(|(number, geometry)| *number == ticket && geometry.takes_planes())
+    }
+
+    fn done_planes(&mut self, ticket: Ticket, planes: Planes<'_>) {
+        let resample = |resampler: &mut Resampler, geometry: &Geometry, out: &mut [u8]| {
+            resampler.apply_planes(&planes, geometry, out)
+        };
+        if self.finish(ticket, resample).is_err() {
             self.geometries.retain(|(number, _)| *number != ticket);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 
 use crate::Result;
-use crate::decode::{ImageInfo, Jobs, Pixels, Region, Ticket};
+use crate::decode::{ImageInfo, Jobs, Pixels, Planes, Region, Ticket};
 use crate::transform::{Compose, Geometry, Resampler, SampleRng, Transform};
 
 /// The crops do not change from run to run.
@@ -35,6 +35,9 @@ pub(super) struct CropJobs<'a> {
     next: &'a AtomicUsize,
     end: usize,
     work: Work,
+    /// Files that the decoder may hold at once.
+    held_max: usize,
+    held: usize,
     compose: &'a Compose,
     /// Geometry of the tickets in work: one for most decoders, a few for one that holds several.
     geometries: Vec<(Ticket, Geometry)>,
@@ -53,6 +56,8 @@ impl<'a> CropJobs<'a> {
             next,
             end,
             work,
+            held_max: usize::MAX,
+            held: 0,
             compose,
             geometries: Vec::new(),
             resampler,
@@ -61,22 +66,42 @@ impl<'a> CropJobs<'a> {
         }
     }
 
-    fn finish(&mut self, ticket: Ticket, pixels: &Pixels<'_>) -> Result<()> {
-        black_box(pixels.data);
+    /// With a decoder that holds no more files at once than this, however many it could.
+    pub(super) fn holding(self, held_max: usize) -> Self {
+        Self { held_max, ..self }
+    }
+
+    fn finish(
+        &mut self,
+        ticket: Ticket,
+        channels: u8,
+        resample: impl FnOnce(&mut Resampler, &Geometry, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
         let Some(place) = self.geometries.iter().position(|(number, _)| *number == ticket) else { return Ok(()) };
         let (_, geometry) = self.geometries.swap_remove(place);
         let (height, width) = geometry.output_size();
-        self.resized.resize(height as usize * width as usize * usize::from(pixels.channels), 0);
-        self.resampler.apply(pixels, &geometry, &mut self.resized)?;
+        self.resized.resize(height as usize * width as usize * usize::from(channels), 0);
+        resample(&mut self.resampler, &geometry, &mut self.resized)?;
         black_box(&self.resized);
         Ok(())
+    }
+
+    fn end(&mut self, ticket: Ticket, finished: Result<()>) {
+        if finished.is_err() {
+            self.geometries.retain(|(number, _)| *number != ticket);
+            self.failed.push(ticket);
+        }
     }
 }
 
 impl Jobs for CropJobs<'_> {
     fn next(&mut self) -> Option<(Ticket, Bytes)> {
+        if self.held == self.held_max {
+            return None;
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let ticket = number.checked_rem(self.files.len()).filter(|_| number < self.end)?;
+        self.held += 1;
         Some((ticket, self.files[ticket].clone()))
     }
 
@@ -92,10 +117,23 @@ impl Jobs for CropJobs<'_> {
     }
 
     fn done(&mut self, ticket: Ticket, result: Result<Pixels<'_>>) {
-        if result.and_then(|pixels| self.finish(ticket, &pixels)).is_err() {
-            self.geometries.retain(|(number, _)| *number != ticket);
-            self.failed.push(ticket);
-        }
+        self.held -= 1;
+        let finished = result.and_then(|pixels| {
+            black_box(pixels.data);
+            self.finish(ticket, pixels.channels, |resampler, geometry, out| resampler.apply(&pixels, geometry, out))
+        });
+        self.end(ticket, finished);
+    }
+
+    fn takes_planes(&self, ticket: Ticket) -> bool {
+        self.geometries.iter().any(|(number, geometry)| *number == ticket && geometry.takes_planes())
+    }
+
+    fn done_planes(&mut self, ticket: Ticket, planes: Planes<'_>) {
+        self.held -= 1;
+        let finished =
+            self.finish(ticket, 3, |resampler, geometry, out| resampler.apply_planes(&planes, geometry, out));
+        self.end(ticket, finished);
     }
 }
 

@@ -39,14 +39,22 @@ struct Row {
     name: &'static str,
     backend: Backend,
     work: Work,
+    /// Files that a decoder may hold at once.
+    held_max: usize,
 }
 
-const ROWS: [Row; 5] = [
-    Row { name: "zune full", backend: Backend::Zune, work: Work::Decode },
-    Row { name: "zune full+resize", backend: Backend::Zune, work: Work::DecodeThenResize },
-    Row { name: "turbo full", backend: Backend::Turbo, work: Work::Decode },
-    Row { name: "turbo full+resize", backend: Backend::Turbo, work: Work::DecodeThenResize },
-    Row { name: "turbo region+resize", backend: Backend::Turbo, work: Work::DecodeRegionThenResize },
+const fn row(name: &'static str, backend: Backend, work: Work) -> Row {
+    Row { name, backend, work, held_max: 1 }
+}
+
+const ROWS: [Row; 7] = [
+    row("zune full", Backend::Zune, Work::Decode),
+    row("zune full+resize", Backend::Zune, Work::DecodeThenResize),
+    row("turbo full", Backend::Turbo, Work::Decode),
+    row("turbo full+resize", Backend::Turbo, Work::DecodeThenResize),
+    row("turbo region+resize", Backend::Turbo, Work::DecodeRegionThenResize),
+    row("baseline region+resize", Backend::Baseline, Work::DecodeRegionThenResize),
+    Row { held_max: 2, ..row("baseline 2 lanes region+resize", Backend::Baseline, Work::DecodeRegionThenResize) },
 ];
 
 /// The rows whose decoders are built in.
@@ -123,7 +131,7 @@ fn pass(row: &Row, files: &[Bytes], count: usize, compose: &Compose, threads: us
         let workers: Vec<_> = decoders
             .into_iter()
             .map(|mut decoder| {
-                let mut jobs = CropJobs::new(files, &next, count, row.work, compose);
+                let mut jobs = CropJobs::new(files, &next, count, row.work, compose).holding(row.held_max);
                 let start = &start;
                 scope.spawn(move || {
                     start.wait();
@@ -210,6 +218,7 @@ mod tests {
         let names: Vec<&str> = rows().iter().map(|row| row.name).collect();
         assert!(names.starts_with(&["zune full", "zune full+resize"]));
         assert_eq!(names.contains(&"turbo region+resize"), cfg!(feature = "turbo"));
+        assert!(names.ends_with(&["baseline region+resize", "baseline 2 lanes region+resize"]));
         for row in rows() {
             let options = DecodeOptions { backend: row.backend, ..DecodeOptions::default() };
             assert_eq!(ImageDecoder::new(options).unwrap().jpeg_backend(), row.name.split(' ').next().unwrap());

@@ -77,6 +77,7 @@ fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<(Dataset, usi
     let with_labels = shards::have_field(list.paths(), "cls")?;
     let backend = match args.decoder {
         DecoderChoice::Auto | DecoderChoice::Cpu | DecoderChoice::Gpu => Backend::Auto,
+        DecoderChoice::Baseline => Backend::Baseline,
         DecoderChoice::Turbo => Backend::Turbo,
         DecoderChoice::Zune => Backend::Zune,
     };
