@@ -82,7 +82,7 @@ def test_options_of_our_own_are_checked(dataset):
         {"split": "worker"},
         {"rank": 1},
         {"rank": 3, "world_size": 2},
-        {"io": "uring"},
+        {"io": "network"},
         {"decoder": "gpu"},
         {"batch_size": 1 << 30},
         {"max_errors": 1.5},
