@@ -183,8 +183,8 @@ fn a_cut_file_gives_its_upper_part_when_that_is_allowed() {
         let cut = &bytes[..bytes.len() - bytes.len() / 4];
         let options = DecodeOptions { backend, truncated: Truncated::Allow, ..DecodeOptions::default() };
         let part = decode(cut, options).unwrap();
-        assert_eq!(part[..48 * 3 * 8], whole[..48 * 3 * 8], "{backend:?}");
-        assert_ne!(part, whole);
+        assert!(are_alike(backend, &part[..48 * 3 * 8], &whole[..48 * 3 * 8]), "{backend:?}");
+        assert!(!are_alike(backend, &part, &whole));
     }
 }
 
@@ -242,9 +242,16 @@ fn oddities_that_change_no_pixel_are_taken() {
         let plain = decode(&bytes, options.clone()).unwrap();
         for (what, odd) in &odd {
             let pixels = decode(odd, options.clone()).unwrap_or_else(|error| panic!("{backend:?}, {what}: {error}"));
-            assert_eq!(pixels, plain, "{backend:?}, {what}");
+            assert!(are_alike(backend, &pixels, &plain), "{backend:?}, {what}");
         }
     }
+}
+
+/// Whether pixels of a damaged or odd file are those of the file in order. Without libjpeg-turbo the baseline decoder
+/// leaves what it doubts to zune-jpeg, whose colours are a few steps off.
+fn are_alike(backend: Backend, pixels: &[u8], plain: &[u8]) -> bool {
+    let off_max = if backend == Backend::Baseline && !cfg!(feature = "turbo") { 8 } else { 0 };
+    pixels.len() == plain.len() && pixels.iter().zip(plain).all(|(a, b)| a.abs_diff(*b) <= off_max)
 }
 
 #[test]
