@@ -29,7 +29,8 @@ def test_a_loader_is_shown_while_the_block_runs(pattern, capsys):
         list(loader)
         shown.write()
         (document,) = live.running()
-        assert document["pid"] == os.getpid() and document["samples"] == 48
+        # The threads may have begun the next epoch.
+        assert document["pid"] == os.getpid() and document["samples"] >= 48
         assert main(["top", "--once"]) == 0
         line = capsys.readouterr().out.splitlines()[1]
         assert "train.py" in line and str(os.getpid()) in line
