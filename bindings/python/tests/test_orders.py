@@ -16,6 +16,14 @@ data = torch.utils.data
 CROP = T.Compose([T.RandomResizedCrop(8), T.ToTensor()])
 
 
+class Broken(data.Sampler):
+    """Names six samples, then raises."""
+
+    def __iter__(self):
+        yield from range(6)
+        raise LookupError("no more")
+
+
 @pytest.fixture(scope="module")
 def dataset(pattern):
     return brimful.ShardDataset(pattern, transform=CROP, index_cache=None)
@@ -137,14 +145,6 @@ def test_a_sampler_without_end_is_asked_only_as_far_as_batches_are_taken(dataset
 
 
 def test_a_sampler_that_raises_does_so_in_its_place(dataset):
-    def broken():
-        yield from range(6)
-        raise LookupError("no more")
-
-    class Broken(data.Sampler):
-        def __iter__(self):
-            return broken()
-
     got = []
     with pytest.raises(LookupError, match="no more"):
         for batch in brimful.DataLoader(dataset, 2, sampler=Broken()):
@@ -315,14 +315,6 @@ def test_python_stages_follow_samplers_too(plain, where):
     other = loader(brimful.DataLoader, STATEFUL["own generator"])
     other.load_state_dict(states[2])
     assert list(other) == batches[3:]
-
-    def broken():
-        yield from range(6)
-        raise LookupError("no more")
-
-    class Broken(data.Sampler):
-        def __iter__(self):
-            return broken()
 
     got = []
     with pytest.raises(LookupError, match="no more"):
