@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +14,7 @@ from brimful import AutoBatch, DataLoader, autobatch
 from brimful.adaptive import part_of, rows_of
 from brimful.step_clock import HostClock, Timed
 from conftest import write_shard
+from job import output_of_ranks
 
 SAMPLES = 6000
 
@@ -261,29 +258,15 @@ def test_rows_are_counted_and_cut_in_batches_of_any_shape():
 
 
 RANKS = """
-import json, os, sys
+import json
 
 import torch
-import torch.distributed as dist
 
-import brimful
 from brimful import AutoBatch, autobatch
 sys.path.insert(0, sys.argv[2])
 from test_autobatch import FakeClock
 
 torch.set_num_threads(1)
-world = int(os.environ["WORLD_SIZE"])
-# Importing torch for each rank would take longer than all the rest.
-children = []
-for rank in range(world):
-    child = os.fork()
-    if child == 0:
-        os.environ["RANK"] = str(rank)
-        break
-    children.append(child)
-else:
-    sys.exit(any(os.waitpid(child, 0)[1] for child in children))
-
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 # Each rank's device is another one, and the second has little memory and says nothing of it.
@@ -318,16 +301,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_all_ranks_have_the_same_size_at_the_same_step(labels, world):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    names = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    paths = [str(Path(brimful.__file__).parents[1]), *sys.path]
-    environment = {**os.environ, **names, "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, "-c", RANKS, labels, str(Path(__file__).parent)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
-    everyone, alike = json.loads(done.stdout)
+    everyone, alike = json.loads(output_of_ranks(RANKS, world, labels, str(Path(__file__).parent)))
     assert all(rank == everyone[0] for rank in everyone[1:])
     sizes, told, phase, size = everyone[0]
     assert phase == "settled" and 100 < size <= 200 and len(told) >= 4 and max(sizes) > 200

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-import textwrap
 import warnings
 
 import pytest
@@ -16,6 +11,7 @@ import brimful
 from brimful import ranks
 from brimful.ranks import Split
 from conftest import SAMPLES
+from job import output_of_ranks
 
 torch = pytest.importorskip("torch")
 
@@ -133,51 +129,30 @@ def test_fewer_shards_than_ranks_are_enough(pattern):
 
 
 JOB = """
-    import json, os, sys
-    import torch.distributed as dist
-    import brimful
+import json
 
-    # Importing torch four times would take longer than all the rest.
-    children = []
-    for rank in range(4):
-        child = os.fork()
-        if child == 0:
-            os.environ["RANK"] = str(rank)
-            break
-        children.append(child)
-    else:
-        sys.exit(any(os.waitpid(child, 0)[1] for child in children))
-
-    dist.init_process_group("gloo")
-    dataset = brimful.ShardDataset(sys.argv[1], fields="cls", index_cache=None)
-    loader = brimful.DataLoader(dataset, 5, shuffle=True, split="rank", seed=2, num_workers=1)
-    epochs = []
-    for epoch in range(2):
-        loader.set_epoch(epoch)
-        batches = [batch.tolist() for batch in loader]
-        # Unequal numbers of batches would leave a rank waiting here.
-        for _ in batches:
-            dist.barrier()
-        epochs.append(batches)
-    everyone = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, epochs)
-    if dist.get_rank() == 0:
-        print(json.dumps(everyone), flush=True)
-    dist.destroy_process_group()
-    os._exit(0)
+dist.init_process_group("gloo")
+dataset = brimful.ShardDataset(sys.argv[1], fields="cls", index_cache=None)
+loader = brimful.DataLoader(dataset, 5, shuffle=True, split="rank", seed=2, num_workers=1)
+epochs = []
+for epoch in range(2):
+    loader.set_epoch(epoch)
+    batches = [batch.tolist() for batch in loader]
+    # Unequal numbers of batches would leave a rank waiting here.
+    for _ in batches:
+        dist.barrier()
+    epochs.append(batches)
+everyone = [None] * dist.get_world_size()
+dist.all_gather_object(everyone, epochs)
+if dist.get_rank() == 0:
+    print(json.dumps(everyone), flush=True)
+dist.destroy_process_group()
+os._exit(0)
 """
 
 
 def test_four_processes_of_one_job_read_every_sample_once(pattern):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # One thread each, as torchrun does: more would only fight for the cores.
-    names = {"WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", textwrap.dedent(JOB), pattern]
-    done = subprocess.run(command, env={**os.environ, **names}, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    everyone = json.loads(done.stdout.splitlines()[-1])
+    everyone = json.loads(output_of_ranks(JOB, 4, pattern).splitlines()[-1])
     for epoch in range(2):
         batches = [rank[epoch] for rank in everyone]
         assert [len(rank) for rank in batches] == [3] * 4
