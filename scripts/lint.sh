@@ -15,7 +15,7 @@ step cargo clippy --locked --quiet --all-targets --features cuda,nvml -- -D warn
 case $FEATURES in
 *turbo*) step cargo clippy --locked --quiet --all-targets --features turbo -- -D warnings ;;
 esac
-RUSTDOCFLAGS="-D warnings" step cargo doc --locked --quiet --no-deps --document-private-items --features "$FEATURES,cuda,nvml"
+RUSTDOCFLAGS="-D warnings" step cargo doc --locked --quiet --no-deps --document-private-items --features "$FEATURES"
 
 if command -v cargo-deny >/dev/null; then
     step cargo deny --locked check licenses bans sources
