@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import numpy
 import pytest
@@ -186,3 +187,62 @@ def test_a_watch_sees_every_global_generator():
             torch.rand(3)
     with pytest.raises(GlobalDraw), watch.batch(), watch.sample(1):
         random.random()
+
+
+def test_a_watch_does_not_undo_what_another_thread_draws_in_turn():
+    """One thread ends a watched batch in the middle of another's locked sample."""
+    locked, watch = draws.Locked(), draws.Watched()
+    with locked.sample(7):
+        expected = [random.random() for _ in range(3)]
+    inside, ended = threading.Event(), threading.Event()
+
+    def watched():
+        with watch.batch():
+            for _ in range(2):
+                with watch.sample(1):
+                    pass
+            inside.set()
+            began.wait()
+        ended.set()
+
+    began = threading.Event()
+    thread = threading.Thread(target=watched)
+    thread.start()
+    inside.wait()
+    with locked.sample(7):
+        got = [random.random()]
+        began.set()
+        assert not ended.wait(0.2)
+        got += [random.random() for _ in range(2)]
+    thread.join()
+    assert got == expected
+    assert ended.is_set()
+
+
+def test_functions_that_draw_in_several_threads_leave_the_programs_generators_alone():
+    draws.seed_globals(5)
+    expected = random.random()
+    draws.seed_globals(5)
+    watches = [draws.Watched() for _ in range(4)]
+    barrier = threading.Barrier(len(watches))
+    found = []
+
+    def watched(watch):
+        try:
+            with watch.batch():
+                with watch.sample(1):
+                    pass
+                barrier.wait()
+                with watch.sample(2):
+                    random.random()
+                barrier.wait()
+        except GlobalDraw:
+            found.append(watch)
+
+    threads = [threading.Thread(target=watched, args=(watch,)) for watch in watches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == len(watches)
+    assert random.random() == expected

@@ -12,18 +12,20 @@ import contextlib
 import enum
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
 
+from .gate import Gate
+
 _MASK = (1 << 64) - 1
 
 _NOTHING = contextlib.nullcontext()
 
-# Generators are global to the process, and so is this: whoever changes them in a thread holds it.
-_GLOBALS = threading.Lock()
+# Generators are global to the process, and so is this: whoever changes them in a thread is alone in it, and who looks
+# whether a function does shares it.
+_GLOBALS = Gate()
 
 
 class Source(enum.IntEnum):
@@ -146,7 +148,7 @@ class Locked(Undrawn):
 
     @contextlib.contextmanager
     def sample(self, draw: int):
-        with _GLOBALS:
+        with _GLOBALS.alone():
             before = _States()
             seed_globals(draw)
             try:
@@ -184,41 +186,48 @@ class Watched(Undrawn):
 
     @contextlib.contextmanager
     def batch(self):
-        with _unchanged():
+        with _GLOBALS.shared():
+            before = _States()
+        try:
             yield
+        finally:
+            with _GLOBALS.alone():
+                # What another thread's function drew is back, or this was looked at before it was; whether this
+                # thread's drew too cannot be told then.
+                if before.is_stale or before.give_back():
+                    _States.repairs += 1
+                    raise GlobalDraw
 
     @contextlib.contextmanager
     def sample(self, draw: int):
         with self._led.sample(draw):
             if not self._is_new:
-                yield
+                with _GLOBALS.shared():
+                    yield
                 return
             # A function that draws mostly does so at once: first samples are made one at a time, so that what was
             # drawn can be given back exactly.
             self._is_new = False
-            with _GLOBALS, _unchanged():
-                yield
+            with _GLOBALS.alone():
+                before = _States()
+                try:
+                    yield
+                finally:
+                    if before.give_back():
+                        raise GlobalDraw
 
     def step(self, source: Source) -> contextlib.AbstractContextManager:
         return self._led.step(source)
 
 
-@contextlib.contextmanager
-def _unchanged():
-    """Raises GlobalDraw if a global generator is drawn from meanwhile, and puts it back."""
-    before = _States()
-    try:
-        yield
-    finally:
-        if _States().marks != before.marks:
-            before.restore()
-            raise GlobalDraw
-
-
 class _States:
     """Where the global generators stand."""
 
+    # How often a draw was found too late to know whose it was. Counted by who is alone in the gate.
+    repairs = 0
+
     def __init__(self) -> None:
+        self._seen = _States.repairs
         torch = sys.modules.get("torch")
         self._python = random.getstate()
         self._numpy = numpy.random.get_state()
@@ -226,7 +235,19 @@ class _States:
         of_numpy = self._numpy[1].tobytes(), self._numpy[2:]
         self.marks = self._python, of_numpy, None if torch is None else self._torch.numpy().tobytes()
 
+    @property
+    def is_stale(self) -> bool:
+        return self._seen != _States.repairs
+
+    def give_back(self) -> bool:
+        """Restores the generators if they were drawn from since, and tells whether they were."""
+        was_drawn = _States().marks != self.marks
+        if was_drawn:
+            self.restore()
+        return was_drawn
+
     def restore(self) -> None:
+        """Puts the generators back to where they stood."""
         random.setstate(self._python)
         numpy.random.set_state(self._numpy)
         if self._torch is not None:
