@@ -89,7 +89,7 @@ impl DirectFile {
     pub fn read(&self, range: &Range<u64>, buffer: &mut AlignedBuffer) -> Result<Range<usize>> {
         let around = self.around(range);
         let wanted = (range.end - around.start) as usize;
-        let memory = buffer.room(around.end - around.start)?;
+        let memory = buffer.room(around.end - around.start, self.alignment)?;
         let mut have = 0;
         while have < wanted {
             let count = match rustix::io::pread(&self.file, &mut memory[have..], around.start + have as u64) {
@@ -143,37 +143,38 @@ fn alignment_of(_file: &File) -> Option<u64> {
     None
 }
 
-/// Memory that begins at a multiple of a page and is used again; its bytes are what the last read left.
+/// Memory that begins at a multiple of a page, or of more, and is used again; its bytes are what the last read left.
 #[derive(Debug, Default)]
 pub struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
     len: usize,
+    alignment: usize,
 }
 
 impl AlignedBuffer {
-    /// An aligned part of the memory of `len_bytes` bytes.
+    /// A part of the memory of `len_bytes` bytes that begins at a multiple of `alignment`, a power of two, and of a page.
     ///
     /// # Errors
     /// [`ErrorKind::Limit`] for more than there can be.
-    pub fn room(&mut self, len_bytes: u64) -> Result<&mut [u8]> {
-        let slack = ALIGNMENT_DEFAULT as usize;
+    pub fn room(&mut self, len_bytes: u64, alignment: u64) -> Result<&mut [u8]> {
+        let slack = slack(alignment);
         let len = usize::try_from(len_bytes).ok().and_then(|len| Some((len, len.checked_add(slack)?)));
         let (len, with_slack) = len.filter(|(len, _)| *len <= isize::MAX as usize / 2).ok_or_else(|| {
             Error::new(ErrorKind::Limit, format!("{len_bytes} bytes do not fit into this machine's memory"))
         })?;
-        if self.len < len {
+        if self.len < len || self.alignment < slack {
             self.memory = vec![0; with_slack];
             self.start = self.memory.as_ptr().align_offset(slack);
-            self.len = len;
+            (self.len, self.alignment) = (len, slack);
         }
         Ok(&mut self.memory[self.start..self.start + len])
     }
 
-    /// Whether `len_bytes` bytes have room without taking other memory.
+    /// Whether [`room`](Self::room) for these would give the memory that is there.
     #[must_use]
-    pub fn has_room(&self, len_bytes: u64) -> bool {
-        len_bytes <= self.len as u64
+    pub fn has_room(&self, len_bytes: u64, alignment: u64) -> bool {
+        len_bytes <= self.len as u64 && slack(alignment) <= self.alignment
     }
 
     /// The bytes at `range` of the aligned part, which own the memory; nothing for a range outside of it.
@@ -185,6 +186,11 @@ impl AlignedBuffer {
             false => Bytes::new(),
         }
     }
+}
+
+/// Bytes before the first multiple of the alignment in any memory, at most; what a file asks for never passes the limit.
+fn slack(alignment: u64) -> usize {
+    alignment.clamp(ALIGNMENT_DEFAULT, ALIGNMENT_MAX).next_power_of_two() as usize
 }
 
 /// A shard whose reads bypass the page cache.
@@ -286,14 +292,34 @@ mod tests {
     #[test]
     fn a_buffer_is_aligned_and_used_again() {
         let mut buffer = AlignedBuffer::default();
-        for len in [5000, 100, 4096, 9000] {
-            let room = buffer.room(len).unwrap();
-            assert_eq!((room.len() as u64, room.as_ptr().align_offset(4096)), (len, 0));
+        for (len, alignment) in [(5000, 512), (100, 4096), (4096, 65_536), (9000, 1), (9000, 16_384)] {
+            let had_room = buffer.has_room(len, alignment);
+            let before = buffer.memory.as_ptr();
+            let room = buffer.room(len, alignment).unwrap();
+            assert_eq!(room.len() as u64, len);
+            assert_eq!(room.as_ptr().align_offset(alignment.max(4096) as usize), 0, "{alignment}");
             room.fill(3);
+            assert_eq!(had_room, buffer.memory.as_ptr() == before, "{len} {alignment}");
         }
-        assert!(buffer.room(u64::MAX).is_err());
+        assert!(buffer.room(u64::MAX, 1).is_err());
         assert_eq!(buffer.into_bytes(10..20), [3; 10][..]);
         assert_eq!(AlignedBuffer::default().into_bytes(3..9), b""[..]);
+    }
+
+    #[test]
+    fn a_file_system_that_asks_for_more_than_a_page_gets_it() {
+        let Some(folder) = folder() else { return };
+        let path = folder.path().join("a.tar");
+        let bytes: Vec<u8> = (0..100_000_u32).map(|at| (at * 31 / 7) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let file = DirectFile { alignment: 32_768, ..DirectFile::open(&path).unwrap() };
+        assert_eq!(file.around(&(40_000..70_000)), 32_768..98_304);
+        let mut buffer = AlignedBuffer::default();
+        let place = file.read(&(40_000..70_000), &mut buffer).unwrap();
+        assert_eq!(place, 7_232..37_232);
+        let memory = buffer.room(65_536, 32_768).unwrap();
+        assert_eq!(memory.as_ptr().align_offset(32_768), 0);
+        assert!(memory[place] == bytes[40_000..70_000]);
     }
 
     proptest! {

@@ -100,11 +100,14 @@ impl Source {
         Ok(match &self.0 {
             // At the start of a page: copies out of the page cache to just behind one are several times slower on some
             // processors.
-            Kind::Files(files) => Reader::Files(files, written_buffer(request_bytes_max as u64)?),
-            Kind::Direct(files) => Reader::Direct(files, written_buffer(direct_bytes(files, request_bytes_max))?),
+            Kind::Files(files) => Reader::Files(files, written_buffer(request_bytes_max as u64, PAGE_BYTES as u64)?),
+            Kind::Direct(files) => {
+                let (buffer_bytes, alignment) = direct_room(files, request_bytes_max);
+                Reader::Direct(files, written_buffer(buffer_bytes, alignment)?)
+            }
             Kind::Uring { files, depth, registered } => {
-                let buffer_bytes = direct_bytes(files, request_bytes_max);
-                Reader::Uring(files, Box::new(super::uring::Queue::new(*depth, buffer_bytes, *registered)?))
+                let (buffer_bytes, alignment) = direct_room(files, request_bytes_max);
+                Reader::Uring(files, Box::new(super::uring::Queue::new(*depth, buffer_bytes, alignment, *registered)?))
             }
             #[cfg(target_os = "linux")]
             Kind::Maps(maps, touch) => Reader::Maps(maps, *touch),
@@ -135,7 +138,7 @@ impl Reader<'_> {
         let named = |error: Error, file: usize| error.in_shard(layout.path(file).to_string_lossy().as_ref());
         match self {
             Self::Files(files, mut buffer) => drive(feed, |request| {
-                let memory = buffer.room(request.len as u64);
+                let memory = buffer.room(request.len as u64, PAGE_BYTES as u64);
                 memory
                     .and_then(|memory| read_exactly(&files[request.file], memory, request.offset))
                     .map_err(|error| named(error, request.file))
@@ -169,16 +172,16 @@ impl Reader<'_> {
 }
 
 /// Memory of that size that was written to.
-fn written_buffer(len_bytes: u64) -> Result<AlignedBuffer> {
+fn written_buffer(len_bytes: u64, alignment: u64) -> Result<AlignedBuffer> {
     let mut buffer = AlignedBuffer::default();
-    buffer.room(len_bytes)?.fill(1);
+    buffer.room(len_bytes, alignment)?.fill(1);
     Ok(buffer)
 }
 
-/// Room for a request that begins and ends anywhere: it touches a block more at each end.
-fn direct_bytes(files: &[DirectFile], request_bytes_max: usize) -> u64 {
+/// Bytes and alignment of room for a request that begins and ends anywhere: it touches a block more at each end.
+fn direct_room(files: &[DirectFile], request_bytes_max: usize) -> (u64, u64) {
     let alignment = files.iter().map(DirectFile::alignment).max().unwrap_or(1);
-    request_bytes_max as u64 + 2 * alignment
+    (request_bytes_max as u64 + 2 * alignment, alignment)
 }
 
 /// One request after the other.

@@ -18,7 +18,12 @@ pub(in crate::storage) fn check(_registered: bool) -> Result<()> {
 pub(in crate::storage) enum Queue {}
 
 impl Queue {
-    pub(in crate::storage) fn new(_depth: usize, _buffer_bytes: u64, _registered: bool) -> Result<Self> {
+    pub(in crate::storage) fn new(
+        _depth: usize,
+        _buffer_bytes: u64,
+        _alignment: u64,
+        _registered: bool,
+    ) -> Result<Self> {
         Err(error())
     }
 

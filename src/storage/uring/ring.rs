@@ -10,7 +10,6 @@ use io_uring::{IoUring, opcode, types};
 
 use super::super::feed::Feed;
 use super::super::pattern::Request;
-use super::super::source::shrank;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::direct::{AlignedBuffer, DirectFile};
 
@@ -36,8 +35,9 @@ struct Slot {
 pub(super) type Completion = (usize, io::Result<usize>);
 
 impl Ring {
-    /// A ring of `depth` slots with buffers of `buffer_bytes`, which the kernel knows beforehand if `registered`.
-    pub(super) fn new(depth: usize, buffer_bytes: u64, registered: bool) -> Result<Self> {
+    /// A ring of `depth` slots with buffers of `buffer_bytes` at multiples of `alignment`, which the kernel knows
+    /// beforehand if `registered`.
+    pub(super) fn new(depth: usize, buffer_bytes: u64, alignment: u64, registered: bool) -> Result<Self> {
         let entries = u32::try_from(depth.next_power_of_two())
             .map_err(|_| Error::new(ErrorKind::Limit, format!("queue depth {depth} is too large")))?;
         let ring = IoUring::new(entries).map_err(forbidden)?;
@@ -45,18 +45,18 @@ impl Ring {
         for _ in 0..depth {
             let mut slot = Slot::default();
             // Written to, so that the system gives the memory now and not while something is timed.
-            slot.buffer.room(buffer_bytes)?.fill(1);
+            slot.buffer.room(buffer_bytes, alignment)?.fill(1);
             slots.push(slot);
         }
         if registered {
             let mut vectors = Vec::with_capacity(depth);
             for slot in &mut slots {
-                let memory = slot.buffer.room(buffer_bytes)?;
+                let memory = slot.buffer.room(buffer_bytes, alignment)?;
                 vectors.push(libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() });
             }
-            // SAFETY: the buffers live in `slots`, which is not changed in length afterwards; `room` gives the same
-            // memory for every size up to `buffer_bytes`, and `start` refuses larger ones. They are freed after the
-            // ring is closed, because `ring` stands before `slots` in the struct, and closing unregisters them.
+            // SAFETY: the buffers live in `slots`, which is not changed in length afterwards; `start`
+            // refuses requests for which `room` would take other memory. They are freed after the ring is closed,
+            // because `ring` stands before `slots` in the struct, and closing unregisters them.
             unsafe { ring.submitter().register_buffers(&vectors) }.map_err(|error| {
                 Error::new(ErrorKind::Unsupported, "io_uring cannot register buffers")
                     .with_source(error)
@@ -77,10 +77,10 @@ impl Ring {
         let Some(found) = found else {
             return Err(Error::new(ErrorKind::InvalidOption, format!("slot {slot} of the ring is not free")));
         };
-        if self.registered && !found.buffer.has_room(bytes) {
+        if self.registered && !found.buffer.has_room(bytes, file.alignment()) {
             return Err(too_large());
         }
-        let memory = found.buffer.room(bytes)?.as_mut_ptr();
+        let memory = found.buffer.room(bytes, file.alignment())?.as_mut_ptr();
         let descriptor = types::Fd(file.file().as_raw_fd());
         let entry = match self.registered {
             true => opcode::ReadFixed::new(descriptor, memory, len, slot as u16).offset(around.start).build(),
@@ -164,7 +164,7 @@ fn forbidden(error: io::Error) -> Error {
 
 /// Makes sure that the kernel lets this process use io_uring.
 pub(in crate::storage) fn check(registered: bool) -> Result<()> {
-    Ring::new(1, 4096, registered).map(drop)
+    Ring::new(1, 4096, 4096, registered).map(drop)
 }
 
 /// One thread's reading with several requests under way.
@@ -175,9 +175,10 @@ pub(in crate::storage) struct Queue {
 }
 
 impl Queue {
-    /// A queue of `depth` requests whose aligned ranges have up to `buffer_bytes`, in memory that was written to.
-    pub(in crate::storage) fn new(depth: usize, buffer_bytes: u64, registered: bool) -> Result<Self> {
-        Ok(Self { ring: Ring::new(depth, buffer_bytes, registered)?, depth })
+    /// A queue of `depth` requests whose ranges, aligned to `alignment`, have up to `buffer_bytes`, in memory that was
+    /// written to.
+    pub(in crate::storage) fn new(depth: usize, buffer_bytes: u64, alignment: u64, registered: bool) -> Result<Self> {
+        Ok(Self { ring: Ring::new(depth, buffer_bytes, alignment, registered)?, depth })
     }
 
     /// Reads what the feed gives. An error comes with the number of its file.
@@ -201,11 +202,16 @@ impl Queue {
             }
             let Some((slot, result)) = self.ring.take(true).map_err(|error| (error, None))? else { return Ok(()) };
             let Some((request, started)) = requests.get_mut(slot).and_then(Option::take) else { continue };
-            let around = files[request.file].around(&(request.offset..request.offset + request.len as u64));
-            let wanted = (request.offset + request.len as u64 - around.start) as usize;
+            let file = &files[request.file];
+            let range = request.offset..request.offset + request.len as u64;
+            let wanted = (range.end - file.around(&range).start) as usize;
             match result {
                 Ok(bytes) if bytes >= wanted => {}
-                Ok(_) => return Err((shrank(request.offset), Some(request.file))),
+                // Less than was asked for is no fault by itself: a second read delivers, or says what is wrong.
+                Ok(_) => {
+                    let again = file.read(&range, &mut AlignedBuffer::default());
+                    again.map_err(|error| (error, Some(request.file)))?;
+                }
                 Err(error) => {
                     let error = Error::io("cannot read the shard by io_uring", error).at_offset(request.offset);
                     return Err((error, Some(request.file)));

@@ -54,7 +54,7 @@ impl UringStore {
     /// As [`DirectFile::open`]; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where the kernel refuses io_uring.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = DirectFile::open(path)?;
-        let ring = Ring::new(DEPTH, 0, false)?;
+        let ring = Ring::new(DEPTH, 0, file.alignment(), false)?;
         let asked = (0..DEPTH).map(|_| None).collect();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok(Self { path, ahead: Mutex::new(Ahead { ring, asked, clock: 0 }), file })
