@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use brimful::shard::{MemoryStore, Store};
 use brimful::storage::{
-    Cache, Case, Extent, Layout, Limits, Method, Pattern, Run, Source, cost_of_a_request, run, run_source,
+    Cache, Case, Extent, Layout, Limits, Method, Pattern, Run, Source, cost_of_a_request, drop_all_caches, run,
+    run_source,
 };
 use brimful::{ErrorKind, Result};
 use bytes::Bytes;
@@ -170,6 +171,17 @@ fn a_run_that_is_ended_keeps_what_was_counted() {
         running.join().unwrap().unwrap()
     });
     assert!(measured.time < Duration::from_secs(60));
+}
+
+#[test]
+fn the_systems_caches_are_dropped_by_what_its_control_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("drop_caches");
+    fs::write(&control, b"0\n").unwrap();
+    drop_all_caches(&control).unwrap();
+    assert_eq!(fs::read(&control).unwrap(), b"3\n");
+    let error = drop_all_caches(&folder.path().join("no/such")).unwrap_err();
+    assert!(error.hint().is_some_and(|hint| hint.contains("--drop-caches")), "{error}");
 }
 
 #[test]

@@ -73,6 +73,12 @@ impl Counters {
     }
 }
 
+/// What of the kernel's count of bytes is known to be what storage delivered. It counts what block devices deliver to a
+/// process; of a network, or of another process, it counts all or nothing.
+pub(super) fn delivered(process_bytes: Option<u64>, is_network: bool) -> Option<u64> {
+    process_bytes.filter(|bytes| *bytes > 0 || !is_network)
+}
+
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -100,6 +106,12 @@ mod tests {
         let disks = " 254 0 vda 10 2 800 5 1 1 1 1 0 1 1\n 254 1 vda1 9 1 16 5 1 1 1 1 0 1 1\n";
         let device = |major, minor| DeviceNumber { major, minor }.read_bytes(disks);
         assert_eq!((device(254, 0), device(254, 1), device(8, 0)), (Some(800 * 512), Some(16 * 512), None));
+    }
+
+    #[test]
+    fn a_network_that_is_not_counted_delivers_an_unknown_number_of_bytes() {
+        let all = [(Some(0), true), (Some(7), true), (Some(0), false), (None, false)];
+        assert_eq!(all.map(|(bytes, is_network)| delivered(bytes, is_network)), [None, Some(7), Some(0), None]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::counters::{Counters, DeviceNumber};
+use super::counters::{Counters, DeviceNumber, delivered};
 use super::feed::{Clock, Feed, Tally};
 use super::histogram::Histogram;
 use super::layout::Layout;
@@ -18,6 +18,7 @@ use super::pattern::{Pattern, Plan};
 use super::residency::{evict, resident_share, warm};
 use super::source::{Source, check_depth, check_memory};
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::filesystem_of;
 
 /// Threads at most.
 pub const THREADS_MAX: usize = 1024;
@@ -90,7 +91,7 @@ pub struct Run {
     pub cpu: Duration,
     /// Page faults that waited for storage.
     pub major_faults: Option<u64>,
-    /// Bytes that storage delivered to this process, as the kernel counts them.
+    /// Bytes that storage delivered to this process, as the kernel counts them; `None` where it does not.
     pub process_bytes: Option<u64>,
     /// Bytes that the device delivered to anyone meanwhile.
     pub device_bytes: Option<u64>,
@@ -167,6 +168,7 @@ pub fn run_source(layout: &Layout, source: &Source, case: &Case, limits: &Limits
     let repeats = case.cache == Cache::Warm;
     let plan = Plan::new(layout, case.pattern, case.threads, case.block_bytes, limits.seed, repeats)?;
     let device = DeviceNumber::of(layout.path(0));
+    let is_network = filesystem_of(layout.path(0)).is_ok_and(|found| found.is_network);
     let at_start = Barrier::new(case.threads + 1);
     let request_bytes_max = plan.request_bytes_max();
     check_memory(case.threads, case.queue_depth, request_bytes_max)?;
@@ -219,7 +221,7 @@ pub fn run_source(layout: &Layout, source: &Source, case: &Case, limits: &Limits
         sample_latencies: tally.samples,
         cpu: used.cpu,
         major_faults: used.major_faults,
-        process_bytes: used.process_bytes,
+        process_bytes: delivered(used.process_bytes, is_network),
         device_bytes: used.device_bytes,
         resident_before: None,
     })
