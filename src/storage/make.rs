@@ -16,6 +16,9 @@ const SAMPLE_BYTES_MAX: u64 = 1 << 30;
 /// Share of the free space that stays free.
 const KEPT_FREE: f64 = 0.02;
 
+/// Bytes of headers and padding around a sample, at most.
+const AROUND_BYTES: f64 = 2048.0;
+
 /// Standard deviations beyond which a drawn size is cut.
 const DEVIATIONS_MAX: f64 = 4.0;
 
@@ -51,6 +54,15 @@ impl Sizes {
             }
         };
         size.clamp(1, SAMPLE_BYTES_MAX)
+    }
+
+    /// What a sample has on average, in bytes.
+    fn mean(&self) -> f64 {
+        match *self {
+            Self::Fixed(bytes) => bytes as f64,
+            Self::Uniform(low, high) => (low as f64 + high as f64) / 2.0,
+            Self::LogNormal(median, deviation) => median as f64 * (deviation * deviation / 2.0).exp(),
+        }
     }
 
     fn check(self) -> Result<Self> {
@@ -142,10 +154,13 @@ impl MadeShards {
         progress: &dyn Fn(u64),
     ) -> Result<Self> {
         let sizes = sizes.check()?;
-        check_room(parent, bytes)?;
+        check_room(parent, bytes, sizes)?;
         let folder = parent.join(format!("brimful-storage-{}", std::process::id()));
-        fs::create_dir(&folder)
-            .map_err(|error| Error::io(format!("cannot make the folder '{}'", folder.display()), error))?;
+        fs::create_dir(&folder).map_err(|error| {
+            let is_left = error.kind() == std::io::ErrorKind::AlreadyExists;
+            let error = Error::io(format!("cannot make the folder '{}'", folder.display()), error);
+            if is_left { error.with_hint("a run that was killed left it: remove it") } else { error }
+        })?;
         // From here on the folder goes with `made`, whatever happens.
         let mut made = Self { folder, paths: Vec::new() };
         let pattern = made.folder.join("made-%06d.tar");
@@ -188,14 +203,14 @@ impl Drop for MadeShards {
 }
 
 /// Refuses what would fill the disk.
-fn check_room(parent: &Path, bytes: u64) -> Result<()> {
+fn check_room(parent: &Path, bytes: u64, sizes: Sizes) -> Result<()> {
     let shown = parent.display();
     let stat = rustix::fs::statvfs(parent)
         .map_err(|error| Error::io(format!("cannot ask for the free space of '{shown}'"), error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let wanted = bytes as f64 * (1.0 + KEPT_FREE);
+    let wanted = bytes as f64 * (1.0 + AROUND_BYTES / sizes.mean().max(1.0)) * (1.0 + KEPT_FREE);
     if wanted > free as f64 {
-        let message = format!("{bytes} bytes of test shards do not fit into '{shown}', which has {free} bytes free");
+        let message = format!("{bytes} bytes of test samples do not fit into '{shown}', which has {free} bytes free");
         return Err(Error::new(ErrorKind::Limit, message).with_hint("ask for less with --make, or name another folder"));
     }
     Ok(())
@@ -249,12 +264,17 @@ mod tests {
         let made =
             MadeShards::make(folder.path(), 300_000, 100_000, Sizes::Uniform(1000, 20_000), &stop, &|_| {}).unwrap();
         assert!(made.paths().len() >= 3);
-        let mut bytes = 0;
+        let (mut bytes, mut samples, mut on_disk) = (0, 0, 0);
         for path in made.paths() {
+            on_disk += fs::metadata(path).unwrap().len();
             let shard = Shard::open(path, &ShardOptions::default()).unwrap();
-            bytes += ShardIndex::build(&shard).unwrap().iter().map(|member| member.size).sum::<u64>();
+            let index = ShardIndex::build(&shard).unwrap();
+            bytes += index.iter().map(|member| member.size).sum::<u64>();
+            samples += index.iter().count();
         }
         assert_eq!(bytes, 300_000);
+        let ends = 20_480 * made.paths().len() as u64;
+        assert!(on_disk <= bytes + samples as u64 * AROUND_BYTES as u64 + ends, "{on_disk} bytes of {samples} samples");
         drop(made);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
