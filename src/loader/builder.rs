@@ -48,6 +48,12 @@ const THREADS_MAX: usize = 1024;
 /// Reader threads for storage that answers slowly but many requests at once.
 const READERS_REMOTE: usize = 8;
 
+/// Samples that each reader asks storage for ahead of its own reading, unless asked otherwise.
+const SAMPLES_AHEAD_DEFAULT: usize = 32;
+
+/// More samples asked for ahead than this are dropped from the cache before their turn.
+const SAMPLES_AHEAD_MAX: usize = 1024;
+
 /// Collects the options of a [`Loader`]; [`build`](Self::build) checks them.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until build()"]
@@ -56,6 +62,7 @@ pub struct LoaderBuilder {
     config: LoaderConfig,
     threads: usize,
     readers: usize,
+    samples_ahead: usize,
     prefetch: usize,
     dtype: Option<Dtype>,
     budget: ErrorBudget,
@@ -122,7 +129,7 @@ impl LoaderBuilder {
             layout: Layout::Nchw,
             spec: None,
             prefetch: 0,
-            threads: Threads { decode: 0, read: 0, prefetch: 0 },
+            threads: Threads::default(),
             device: Device::Cpu,
             held_max: HELD_MAX_DEFAULT,
             route: RouteMode::Auto,
@@ -134,6 +141,7 @@ impl LoaderBuilder {
             config,
             threads: 0,
             readers: 0,
+            samples_ahead: 0,
             prefetch: 0,
             dtype: None,
             budget: ErrorBudget::default(),
@@ -229,6 +237,12 @@ impl LoaderBuilder {
     /// Threads that read, 0 for one on streams and mapped shards and 8 on others. Default 0.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
+        self
+    }
+
+    /// Samples that each reader asks storage for ahead of its own reading, 1 to 1,024, or 0 for 32. Default 0.
+    pub fn samples_ahead(mut self, samples: usize) -> Self {
+        self.samples_ahead = samples;
         self
     }
 
@@ -356,8 +370,10 @@ impl LoaderBuilder {
             (readers, _) => readers,
         };
         in_range("readers", read, THREADS_MAX)?;
+        let ahead = if self.samples_ahead == 0 { SAMPLES_AHEAD_DEFAULT } else { self.samples_ahead };
+        in_range("samples_ahead", ahead, SAMPLES_AHEAD_MAX)?;
         self.config.prefetch = prefetch;
-        self.config.threads = Threads { decode, read, prefetch };
+        self.config.threads = Threads { decode, read, prefetch, ahead };
         in_range("held_max", self.config.held_max, PREFETCH_MAX)?;
         if self.config.route == RouteMode::Auto && self.dataset.options().decode.backend != Backend::Auto {
             // Who names a library wants its pixels.

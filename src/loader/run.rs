@@ -24,11 +24,11 @@ use crate::{Error, ErrorKind, Result};
 /// Jobs that may wait for a decode thread, per thread: enough that none runs dry while a reader waits for storage.
 const JOBS_PER_THREAD: usize = 8;
 
+/// Jobs that may wait at least, however few threads decode.
+const JOBS_MIN: usize = 32;
+
 /// The longest single wait; callers that wait longer ask again.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// Samples ahead of its own reading whose bytes a reader asks storage for.
-const READ_AHEAD: usize = 32;
 
 /// A read that takes longer than this waited for storage: bytes in memory are mapped in a fraction of it.
 const READ_IS_COLD: Duration = Duration::from_micros(200);
@@ -44,12 +44,14 @@ const ENDING_MAX: Duration = Duration::from_millis(500);
 /// engines, takes seconds, and a process that ends under them may crash.
 const GPU_ENDING_MAX: Duration = Duration::from_secs(10);
 
-/// How many threads of each kind a run has, and how many batches are in flight.
-#[derive(Debug, Clone, Copy)]
+/// How many threads of each kind a run has, how many batches are in flight, and for how many samples ahead of its own
+/// reading each reader asks storage.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Threads {
     pub(crate) decode: usize,
     pub(crate) read: usize,
     pub(crate) prefetch: usize,
+    pub(crate) ahead: usize,
 }
 
 /// A pass over the data set that goes on over epoch boundaries until it is dropped.
@@ -115,7 +117,7 @@ impl Run {
                 (finished, arrived)
             }
         };
-        let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(READ_AHEAD));
+        let (queue, jobs) = channel::bounded((threads.decode * JOBS_PER_THREAD).max(JOBS_MIN));
         let (giver, orders) = match pipeline.order {
             Order::Planned => (None, None),
             Order::Given => {
@@ -183,6 +185,7 @@ impl Run {
                 engines: engines.as_ref().map(|(lane, _)| lane.clone()),
                 stopped: stopped.clone(),
                 checked: HashMap::new(),
+                ahead: threads.ahead,
                 cold: READS_AFTER_COLD,
             };
             let (working, failed) = (alive.clone(), finished.clone());
@@ -330,6 +333,8 @@ struct Reader {
     stopped: Receiver<()>,
     /// For each shard, the batch for which its file was last looked at.
     checked: HashMap<usize, u64>,
+    /// Samples ahead of its own reading whose bytes storage is asked for.
+    ahead: usize,
     /// Samples for which storage is still asked ahead; where all bytes are in memory that would be a call for nothing.
     cold: u32,
 }
@@ -393,7 +398,7 @@ impl Reader {
 
     fn read_ahead(&self, peers: &Peers, position: usize, row: usize) {
         if self.cold > 0 {
-            peers.ahead(position, row, READ_AHEAD).for_each(|number| self.pipeline.dataset.prefetch(number));
+            peers.ahead(position, row, self.ahead).for_each(|number| self.pipeline.dataset.prefetch(number));
         }
     }
 }

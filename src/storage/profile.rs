@@ -25,6 +25,9 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// Reading threads beyond this are taken for nonsense.
 const READERS_MAX: usize = 256;
 
+/// Samples asked for ahead beyond this only hold memory: a reader takes them one by one.
+const SAMPLES_AHEAD_MAX: usize = 128;
+
 /// What suits the storage below a mount point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
@@ -64,6 +67,8 @@ pub struct ChosenIo {
     pub opener: Option<Opener>,
     /// For the loader's `readers`; 0 for its own default.
     pub readers: usize,
+    /// For the loader's `samples_ahead`; 0 for its own default.
+    pub samples_ahead: usize,
     /// The profile that this follows, where it follows one.
     pub profile: Option<Profile>,
 }
@@ -94,22 +99,36 @@ pub fn choose_io(io: Io, profiles: Option<&Path>, paths: &[PathBuf]) -> Result<C
 
 fn uring() -> ChosenIo {
     // One reader has many requests under way; the method is what a loader's other decisions go by.
-    ChosenIo { method: IoMethod::Read, opener: Some(super::uring::open_store), readers: 1, profile: None }
+    ChosenIo { method: IoMethod::Read, opener: Some(super::uring::open_store), readers: 1, ..ChosenIo::default() }
+}
+
+impl ChosenIo {
+    /// How a loader reads that does as recommended, whether the data have room in the cache or not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for io_uring where this build or the kernel has none.
+    pub fn recommended(found: &Recommendation) -> Result<Self> {
+        let readers = found.threads.clamp(1, READERS_MAX);
+        Ok(match found.method {
+            Method::Uring | Method::UringRegistered => {
+                super::uring::check(false)?;
+                // What is asked for ahead is what is under way; other methods have a thread for each.
+                Self { samples_ahead: found.samples_ahead.clamp(1, SAMPLES_AHEAD_MAX), ..uring() }
+            }
+            Method::Direct => Self { method: IoMethod::Direct, readers, ..Self::default() },
+            Method::Pread => Self { method: IoMethod::Read, readers, ..Self::default() },
+            Method::Mmap | Method::MmapPopulate => Self { method: IoMethod::Auto, readers, ..Self::default() },
+        })
+    }
 }
 
 fn follow(profile: Profile, paths: &[PathBuf]) -> ChosenIo {
-    let Recommendation { method, threads, .. } = profile.recommended;
-    let readers = threads.clamp(1, READERS_MAX);
-    let bypasses = method.is_direct() && !fit_in_cache(paths);
-    let works = bypasses && paths.first().is_some_and(|path| method.check(path).is_ok());
-    let chosen = match method {
-        Method::Uring | Method::UringRegistered if works => uring(),
-        Method::Direct if works => ChosenIo { method: IoMethod::Direct, readers, ..ChosenIo::default() },
-        Method::Pread => ChosenIo { method: IoMethod::Read, readers, ..ChosenIo::default() },
-        Method::Mmap | Method::MmapPopulate => ChosenIo { method: IoMethod::Auto, readers, ..ChosenIo::default() },
-        // The cache serves these data after the first epoch, as well as any method does.
-        Method::Direct | Method::Uring | Method::UringRegistered => ChosenIo::default(),
-    };
+    let method = profile.recommended.method;
+    let is_possible = || paths.first().is_some_and(|path| method.check(path).is_ok());
+    // The cache serves data that have room in it after the first epoch, as well as any method does.
+    let suits = !method.is_direct() || !fit_in_cache(paths) && is_possible();
+    let chosen =
+        if suits { ChosenIo::recommended(&profile.recommended).unwrap_or_default() } else { ChosenIo::default() };
     ChosenIo { profile: Some(profile), ..chosen }
 }
 
@@ -249,6 +268,20 @@ mod tests {
         Profile::new(&shard, recommended(Method::Direct)).unwrap().save(folder.path()).unwrap();
         assert_eq!(chosen(Io::Auto), (IoMethod::Auto, 0, true));
         assert_eq!(choose_io(Io::Auto, None, &paths).unwrap().readers, 0);
+    }
+
+    #[test]
+    fn what_is_recommended_is_handed_to_the_loader() {
+        let chosen = |method| {
+            let chosen = ChosenIo::recommended(&Recommendation { samples_ahead: 500, ..recommended(method) }).unwrap();
+            (chosen.method, chosen.readers, chosen.samples_ahead, chosen.opener.is_some())
+        };
+        assert_eq!(chosen(Method::MmapPopulate), (IoMethod::Auto, 6, 0, false));
+        assert_eq!(chosen(Method::Pread), (IoMethod::Read, 6, 0, false));
+        assert_eq!(chosen(Method::Direct), (IoMethod::Direct, 6, 0, false));
+        if choose_io(Io::Uring, None, &[]).is_ok() {
+            assert_eq!(chosen(Method::Uring), (IoMethod::Read, 1, SAMPLES_AHEAD_MAX, true));
+        }
     }
 
     #[test]

@@ -19,8 +19,9 @@ use crate::waiting::{interruptible, report};
 #[pyclass(frozen, module = "brimful._native")]
 pub(crate) struct Dataset {
     pub(crate) shards: Shards,
-    /// Reading threads that suit the storage; 0 for the loader's own default.
+    /// Reading threads that suit the storage, and samples that each asks for ahead; 0 for the loader's own defaults.
     pub(crate) readers: usize,
+    pub(crate) samples_ahead: usize,
     profile: Option<Profile>,
 }
 
@@ -82,7 +83,8 @@ impl Dataset {
             let chosen = choose_io(io, io_profiles.as_deref(), list.paths())?;
             (options.shards.io, options.shards.opener) = (chosen.method, chosen.opener);
             let shards = Shards::open(&list, options, &|done, of| report(progress.as_ref(), done, of))?;
-            Ok(Self { shards, readers: chosen.readers, profile: chosen.profile })
+            let (readers, samples_ahead) = (chosen.readers, chosen.samples_ahead);
+            Ok(Self { shards, readers, samples_ahead, profile: chosen.profile })
         })?;
         opened.map_err(raise)
     }
@@ -111,15 +113,20 @@ impl Dataset {
             ..DatasetOptions::default()
         };
         let opened = py.detach(|| Shards::of_files(&root, paths, classes, options));
-        Ok(Self { shards: opened.map_err(raise)?, readers: chosen.readers, profile: None })
+        let (readers, samples_ahead) = (chosen.readers, chosen.samples_ahead);
+        Ok(Self { shards: opened.map_err(raise)?, readers, samples_ahead, profile: None })
     }
 
     /// Several data sets one after the other, each whole (`None`) or only the samples with the numbers given.
     #[staticmethod]
     fn join(py: Python<'_>, parts: Vec<(PyRef<'_, Self>, Option<Vec<usize>>)>) -> PyResult<Self> {
+        // Every part has the threads that its storage wants, and the first one's profile speaks for all.
+        let most = |of: fn(&Self) -> usize| parts.iter().map(|(dataset, _)| of(dataset)).max().unwrap_or(0);
+        let (readers, samples_ahead) = (most(|part| part.readers), most(|part| part.samples_ahead));
+        let profile = parts.iter().find_map(|(dataset, _)| dataset.profile.clone());
         let parts = parts.into_iter().map(|(dataset, numbers)| (dataset.shards.clone(), numbers)).collect();
         let joined = py.detach(|| Shards::join(parts));
-        Ok(Self { shards: joined.map_err(raise)?, readers: 0, profile: None })
+        Ok(Self { shards: joined.map_err(raise)?, readers, samples_ahead, profile })
     }
 
     /// What the storage's profile says that `io="auto"` follows, as a sentence; `None` where there is none to follow.
@@ -127,8 +134,18 @@ impl Dataset {
     fn io_profile(&self) -> Option<String> {
         let profile = self.profile.as_ref()?;
         let found = &profile.recommended;
+        let how = match self.samples_ahead {
+            0 => format!("by {} threads", found.threads),
+            ahead => format!("with {ahead} samples asked for ahead"),
+        };
+        // Readers are set wherever a profile is followed.
+        let left = if self.readers == 0 {
+            "; not followed: these data have room in memory, or allow no such reads"
+        } else {
+            ""
+        };
         let (method, mount) = (found.method.as_str(), profile.mount.display());
-        Some(format!("{method} by {} threads, as measured on {mount} ({})", found.threads, profile.filesystem))
+        Some(format!("{method} {how}, as measured on {mount} ({}){left}", profile.filesystem))
     }
 
     /// Number of samples; `None` for a stream.

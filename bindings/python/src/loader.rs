@@ -120,6 +120,7 @@ impl Loader {
             .seed(seed)
             .threads(threads)
             .readers(if readers == 0 { dataset.readers } else { readers })
+            .samples_ahead(dataset.samples_ahead)
             .prefetch(prefetch)
             .layout(choice("layout", layout, &layouts)?)
             .on_error(choice("on_error", on_error, &policies)?, budget(max_errors))

@@ -44,10 +44,15 @@ def test_an_unknown_method_is_an_error_that_names_the_known_ones(shards):
     assert '"uring"' in str(caught.value.hint)
 
 
-def test_auto_follows_the_profile_that_the_bench_keeps(shards, tmp_path):
-    command = [sys.executable, "-m", "brimful", "bench", "storage", "--json", "--methods=pread", "--threads=3"]
+def bench(shards, method: str) -> dict:
+    """Measures the storage of the shards with one method, whose profile is kept then."""
+    command = [sys.executable, "-m", "brimful", "bench", "storage", "--json", f"--methods={method}", "--threads=3"]
     command += ["--patterns=members", "--cache=cold", "--runs=1", "--duration=0.1", str(shards[0].parent)]
-    document = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def test_auto_follows_the_profile_that_the_bench_keeps(shards, tmp_path):
+    document = bench(shards, "pread")
     assert document["profile"].startswith(str(tmp_path))
     dataset = brimful.ShardDataset(shards, transform=brimful.transforms.CenterCrop(32))
     assert dataset.native.io_profile.startswith("pread by 3 threads, as measured on ")
@@ -57,3 +62,28 @@ def test_auto_follows_the_profile_that_the_bench_keeps(shards, tmp_path):
         brimful.ShardDataset(shards, transform=brimful.transforms.CenterCrop(32), io="mmap")
     )
     assert brimful.ShardDataset(shards, io="mmap").native.io_profile is None
+
+
+def test_loaders_in_torchs_place_follow_the_profile_alone_joined_and_in_part(shards):
+    bench(shards, "pread")
+    torch = pytest.importorskip("torch")
+    first, second = (brimful.ShardDataset([shard], transform=brimful.transforms.CenterCrop(32)) for shard in shards)
+    joined = torch.utils.data.ConcatDataset([first, torch.utils.data.Subset(second, [0, 1])])
+    for dataset in (first, joined):
+        told = str(brimful.DataLoader(dataset, 2, num_workers=1).explain())
+        assert "3 reader threads" in told and "the profile of this storage says: read by pread by 3 threads" in told
+    told = str(brimful.DataLoader(first, 2, num_workers=1, io="mmap").explain())
+    assert "1 reader threads" in told and "profile" not in told
+
+
+def test_a_profile_of_another_method_leaves_data_in_the_page_cache_that_have_room_there(shards):
+    try:
+        bench(shards, "direct")
+    except subprocess.CalledProcessError as error:
+        assert "direct reads are not possible" in error.stderr
+        return
+    dataset = brimful.ShardDataset(shards, transform=brimful.transforms.CenterCrop(32))
+    assert dataset.native.io_profile.startswith("direct by 3 threads") and "not followed" in dataset.native.io_profile
+    assert labels(dataset) == labels(
+        brimful.ShardDataset(shards, transform=brimful.transforms.CenterCrop(32), io="read")
+    )

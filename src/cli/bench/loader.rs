@@ -24,6 +24,7 @@ use crate::device::Device;
 use crate::loader::{Dataset, ErrorBudget, Loader, OnError, RouteMode, Stage, Stats};
 use crate::sample::Shuffle;
 use crate::shard::{ShardList, ShardOptions};
+use crate::storage::ChosenIo;
 use crate::{Error, ErrorKind};
 
 /// Order and crops are the same in every run of the bench.
@@ -39,10 +40,10 @@ pub(super) fn run(args: &LoaderBenchArgs, output: &mut Output) -> anyhow::Result
     }
     let threads = args.threads.unwrap_or_else(cores_available);
     let (list, folder) = data(args, threads)?;
-    let (dataset, readers) = open(&list, args)?;
+    let (dataset, io) = open(&list, args)?;
     let bench = Bench {
         dataset,
-        readers,
+        io,
         threads,
         batch_size: args.batch_size,
         device: args.device,
@@ -72,8 +73,8 @@ fn data(args: &LoaderBenchArgs, threads: usize) -> crate::Result<(ShardList, Opt
     Ok((recipe::list_of(&paths)?, Some(folder)))
 }
 
-/// The data set, and the number of reading threads that suit its storage, 0 for the loader's own.
-fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<(Dataset, usize)> {
+/// The data set, and how its storage is best read.
+fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<(Dataset, ChosenIo)> {
     let with_labels = shards::have_field(list.paths(), "cls")?;
     let backend = match args.decoder {
         DecoderChoice::Auto | DecoderChoice::Cpu | DecoderChoice::Gpu => Backend::Auto,
@@ -95,7 +96,7 @@ fn open(list: &ShardList, args: &LoaderBenchArgs) -> crate::Result<(Dataset, usi
         let message = format!("{samples} samples do not fill one batch of {}", args.batch_size);
         return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give a smaller --batch-size"));
     }
-    Ok((dataset, chosen.readers))
+    Ok((dataset, chosen))
 }
 
 /// How long each run of the loader lasts.
@@ -110,7 +111,7 @@ fn time(args: &LoaderBenchArgs) -> Duration {
 /// What is measured, and how often.
 struct Bench {
     dataset: Dataset,
-    readers: usize,
+    io: ChosenIo,
     threads: usize,
     batch_size: usize,
     device: Device,
@@ -170,7 +171,8 @@ impl Bench {
             .shuffle(Shuffle::Global)
             .seed(SEED)
             .threads(self.threads)
-            .readers(self.readers)
+            .readers(self.io.readers)
+            .samples_ahead(self.io.samples_ahead)
             .device(self.device)
             .route(self.route)
             .nvjpeg_folders(folders::nvjpeg())

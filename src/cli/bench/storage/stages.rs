@@ -26,7 +26,8 @@ use crate::loader::{Dataset, ErrorBudget, Loader, OnError};
 use crate::sample::Shuffle;
 use crate::shard::{MemberKind, Shard, ShardOptions};
 use crate::storage::residency::{evict, warm};
-use crate::storage::{Cache, ChosenIo, Io, Recommendation, choose_io};
+use crate::storage::statistics::median;
+use crate::storage::{Cache, ChosenIo, Recommendation, resident};
 use crate::{Error, ErrorKind, Result};
 
 /// Images that a thread takes before it decodes them.
@@ -43,6 +44,8 @@ pub(super) struct StageResult {
     pub(super) threads: usize,
     pub(super) samples_per_s: f64,
     pub(super) mb_per_s: f64,
+    /// Share of the pages that were cached before a run.
+    pub(super) resident_before: Option<f64>,
     pub(super) spread: StageSpread,
 }
 
@@ -65,7 +68,7 @@ pub(super) fn measure(
     let paths: Vec<PathBuf> = shards.layout.paths().map(ToOwned::to_owned).collect();
     let bench = Bench {
         shards,
-        io: loaders_way(recommended, &paths)?,
+        io: recommended.map_or_else(|| Ok(ChosenIo::default()), ChosenIo::recommended)?,
         threads: recommended.map_or_else(cores_available, |found| found.threads.max(cores_available())),
         duration: Duration::from_secs_f64(args.duration),
         paths,
@@ -75,19 +78,25 @@ pub(super) fn measure(
         caches.iter().flat_map(|cache| stages.iter().map(|stage| (*stage, *cache))).collect();
     let progress = Progress::new("measuring stages", wanted.len() * args.runs);
     let mut rates = vec![Vec::new(); wanted.len()];
+    let mut shares = vec![Vec::new(); wanted.len()];
     for round in 0..args.runs {
         for (number, &(stage, cache)) in wanted.iter().enumerate() {
             if interrupt.is_set() {
                 break;
             }
-            bench.prepare(cache)?;
-            rates[number].push(bench.samples_per_s(stage, interrupt)?);
+            let resident = bench.prepare(cache)?;
+            let rate = bench.samples_per_s(stage, interrupt)?;
+            // A run that was cut short says nothing.
+            if !interrupt.is_set() {
+                rates[number].push(rate);
+                shares[number].extend(resident);
+            }
             progress.set(round * wanted.len() + number + 1, wanted.len() * args.runs);
         }
     }
     let bytes_a_sample = shards.layout.bytes_a_sample().unwrap_or(0.0);
-    let results = wanted.into_iter().zip(rates).filter(|(_, rates)| !rates.is_empty());
-    let result = results.map(|((stage, cache), rates)| {
+    let results = wanted.into_iter().zip(rates).zip(shares).filter(|((_, rates), _)| !rates.is_empty());
+    let result = results.map(|(((stage, cache), rates), shares)| {
         let spread = Spread::of(rates);
         StageResult {
             stage: stage.word(),
@@ -95,6 +104,7 @@ pub(super) fn measure(
             threads: bench.threads,
             samples_per_s: spread.median,
             mb_per_s: spread.median * bytes_a_sample / 1e6,
+            resident_before: (!shares.is_empty()).then(|| median(&shares)),
             spread: StageSpread { samples_per_s: spread },
         }
     });
@@ -109,21 +119,6 @@ impl StageChoice {
             Self::Loader => "loader",
         }
     }
-}
-
-/// How a loader reads that follows the recommendation.
-fn loaders_way(recommended: Option<&Recommendation>, paths: &[PathBuf]) -> Result<ChosenIo> {
-    use crate::storage::Method;
-    let io = match recommended.map(|found| found.method) {
-        Some(Method::Direct) => Io::Direct,
-        Some(Method::Uring | Method::UringRegistered) => Io::Uring,
-        Some(Method::Pread) => Io::Read,
-        Some(Method::Mmap | Method::MmapPopulate) => Io::Mmap,
-        None => Io::Auto,
-    };
-    let readers = recommended.map_or(0, |found| found.threads);
-    let chosen = choose_io(io, None, paths)?;
-    Ok(ChosenIo { readers: if chosen.readers == 0 { readers } else { chosen.readers }, ..chosen })
 }
 
 struct Bench<'a> {
@@ -154,8 +149,10 @@ impl Bench<'_> {
         Ok(kept)
     }
 
-    fn prepare(&self, cache: Cache) -> Result<()> {
-        self.paths.iter().try_for_each(|path| if cache == Cache::Cold { evict(path) } else { warm(path) })
+    /// Evicts or warms the shards; returns the share of their pages that is resident then.
+    fn prepare(&self, cache: Cache) -> Result<Option<f64>> {
+        self.paths.iter().try_for_each(|path| if cache == Cache::Cold { evict(path) } else { warm(path) })?;
+        resident(&self.shards.layout)
     }
 
     fn options(&self) -> ShardOptions {
@@ -201,6 +198,7 @@ impl Bench<'_> {
             .batch_size(batch_size)
             .shuffle(Shuffle::Global)
             .readers(self.io.readers)
+            .samples_ahead(self.io.samples_ahead)
             .on_error(OnError::Skip, ErrorBudget::Unlimited)
             .build()?;
         Ok(consumer::take(&loader, Until::Elapsed(self.duration), &|_| {})?.images_per_s())
