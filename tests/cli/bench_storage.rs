@@ -53,10 +53,11 @@ fn the_document_has_its_keys_and_made_shards_are_gone() {
     assert!(jobs.iter().any(|job| job["gpu"] == "H100" && job["year"] == 2024 && job["gpus"].as_f64().unwrap() > 0.0));
     assert_eq!((&document["data"]["made"], &document["interrupted"]), (&true.into(), &false.into()));
     assert!(document["harness"]["ns_per_request"].as_f64().unwrap() > 0.0);
+    assert_eq!(document["storage"]["mounts"], 1);
     let profile = document["profile"].as_str().unwrap();
     assert!(Path::new(profile).starts_with(program.path("cache/brimful")) && Path::new(profile).exists());
     let page = fs::read_to_string(program.path("a.html")).unwrap();
-    for part in ["<!doctype html>", "<svg", "MLPerf Storage v1.0", "Cold against warm", "pread"] {
+    for part in ["<!doctype html>", "<svg", "MLPerf Storage v1.0", "Cold against warm", "pread", "ns a request"] {
         assert!(page.contains(part), "{part}");
     }
 }
@@ -75,7 +76,7 @@ fn given_shards_are_measured_and_the_table_is_for_people() {
     for part in ["method ", "pread ", "cold", "parse ", "decode ", "loader ", "MLPerf", "16 samples (given)"] {
         assert!(run.text().contains(part), "no '{part}' in {}", run.text());
     }
-    assert!(!run.text().contains("kept for io="));
+    assert!(!run.text().contains("kept for io=") && run.text().contains("measuring itself takes "));
     assert_eq!(fs::read(program.path("a-0.tar")).unwrap(), bytes, "shards are left as they are");
 }
 
@@ -90,6 +91,12 @@ fn a_machine_that_was_tuned_counts_first() {
     assert_eq!(document["feeds"]["jobs"][0]["samples_per_s"], 2000.0);
     tuned("bad.json").ends_with(2).tells_error("bad.json");
     tuned("missing.json").ends_with(2).tells_error("missing.json");
+    program.write("cache/brimful/tune.json", br#"{"device_per_s": 3000.0, "recommended": {"images_per_s": 2000.0}}"#);
+    let kept = program.run(&quick(&["--no-profile", "--cache=cold", "a.tar"])).ends_with(0).json();
+    assert_eq!(kept["feeds"]["jobs"][0]["samples_per_s"], 3000.0);
+    program.write("cache/brimful/tune.json", b"half of a docum");
+    let unread = program.run(&quick(&["--no-profile", "--cache=cold", "a.tar"])).ends_with(0).json();
+    assert_eq!(unread["feeds"]["jobs"][0]["source"], "MLPerf Storage v1.0, emulated");
 }
 
 #[test]
@@ -100,6 +107,43 @@ fn what_has_no_room_is_refused_before_anything_is_written() {
     program.run(&quick(&["--make=1MB", "nowhere"])).ends_with(2).tells_error("'nowhere' is no folder");
     program.run(&quick(&["--make=1MB", "disk", "disk"])).ends_with(2).tells_error("one folder");
     assert_eq!(fs::read_dir(program.path("disk")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_disk_that_fills_up_under_made_shards_is_left_as_it_was() {
+    let program = Program::new();
+    fs::create_dir(program.path("disk")).unwrap();
+    // A file of more than 64 blocks of 512 bytes cannot be written, as on a full disk.
+    let before = "trap '' XFSZ; ulimit -f 64";
+    let run = Run::of(program.command_after(before, &quick(&["--make=400kB", "disk"])).output().unwrap()).ends_with(2);
+    run.tells_error("cannot make test shards in 'disk'");
+    assert_eq!(fs::read_dir(program.path("disk")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_shard_that_shrinks_meanwhile_ends_the_run_with_its_name() {
+    let program = Program::new();
+    program.write("a.tar", &samples(2000));
+    let typed = ["--methods=mmap,pread", "--cache=warm", "--duration=0.02", "--runs=1000", "--no-profile", "a.tar"];
+    let mut child = program.command(&[&["bench", "storage"], &typed[..]].concat());
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    let pid = child.id();
+    // Far more than indexing and warming up read.
+    while bytes_read(pid) < 50_000_000 && began.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it still measures");
+    fs::File::options().write(true).open(program.path("a.tar")).unwrap().set_len(10_000).unwrap();
+    let run = Run::of(child.wait_with_output().unwrap()).ends_with(2);
+    run.tells_error("shrank");
+    assert!(run.stderr.contains("a.tar") && run.stdout.is_empty(), "{}", run.stderr);
+}
+
+/// Bytes that a process has read so far.
+fn bytes_read(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok()).unwrap_or(0)
 }
 
 #[test]
@@ -188,10 +232,8 @@ fn ctrl_c_keeps_what_was_measured_and_removes_what_was_made() {
     while !is_made() && began.elapsed() < Duration::from_secs(60) {
         std::thread::yield_now();
     }
-    let reads = || fs::read_to_string(format!("/proc/{}/io", pid.as_raw_nonzero())).unwrap_or_default();
-    let rchar = |io: &str| io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse::<u64>().ok()).unwrap_or(0);
     // Far more than warming up reads: at least one run is over.
-    while rchar(&reads()) < 200_000_000 && began.elapsed() < Duration::from_secs(60) {
+    while bytes_read(child.id()) < 200_000_000 && began.elapsed() < Duration::from_secs(60) {
         std::thread::yield_now();
     }
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

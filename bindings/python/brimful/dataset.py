@@ -296,7 +296,9 @@ def cache_folder(index_cache: bool | str | os.PathLike | None) -> str | None:
         if not folder:
             raise InvalidOptionError("index_cache is empty", hint="give a folder, True for the user's cache, or None")
         return folder
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # A path that is not absolute is to be ignored, says the rule for this variable.
+    base = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "brimful")
 
 

@@ -192,10 +192,21 @@ def test_the_command_writes_its_document(pattern, tmp_path, capsys, monkeypatch)
     assert main(argv) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(out.read_text())
     assert html.read_text().startswith("<!doctype html>")
+    check_demand(Path(pattern).parent, json.loads(out.read_text()))
     assert main(["tune", str(tmp_path / "nothing.tar"), "--device", "cpu"]) == 2
     assert "nothing.tar" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["tune", pattern, "--try", "magic"])
+
+
+def check_demand(shards: Path, document: dict) -> None:
+    """What the model takes is the first demand of the next bench of a storage."""
+    command = [sys.executable, "-m", "brimful", "bench", "storage", "--json", "--no-profile", "--methods=pread"]
+    command += ["--patterns=members", "--cache=cold", "--threads=1", "--runs=1", "--duration=0.05", str(shards)]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    job = told["feeds"]["jobs"][0]
+    assert job["samples_per_s"] == pytest.approx(document["device_per_s"])
+    assert (job["job"], job["gpu"]) == (document["model"], document["health"].get("gpu", "cpu"))
 
 
 RANKS = """

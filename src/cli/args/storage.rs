@@ -21,9 +21,10 @@ Examples:
   brimful bench storage --methods pread --threads 4 --blocks 256KiB --cache cold data/
   brimful bench storage data/ --html storage.html --out storage.json
 
-Several threads, blocks or depths are swept, one of them at a time. Cold: the shards' pages are
-evicted first, and it is told how many were still cached; warm: they are read once before. What is
-found to suit the storage is kept for loaders with io=\"auto\", unless --no-profile is given.";
+Several threads, blocks or depths are swept, one of them at a time, cold where anything is. Cold: the
+shards' pages are evicted first, and it is told how many were still cached; warm: they are read once
+before. What is found to suit the storage is kept for loaders with io=\"auto\", unless --no-profile is
+given.";
 
 pub(in crate::cli) const COMPARE_EXAMPLES: &str = "\
 Examples:

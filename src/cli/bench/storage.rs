@@ -3,16 +3,16 @@
 
 mod interrupt;
 mod shards;
+mod place;
 mod cases;
 mod stages;
+mod tuned;
 mod document;
 mod page;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use anyhow::Context;
 
 use crate::cli::args::StorageBenchArgs;
 use crate::cli::failure::{Outcome, note, warn};
@@ -21,14 +21,17 @@ use crate::cli::machine::cores_available;
 use crate::cli::output::{Output, write_whole};
 use crate::cli::progress::Progress;
 use crate::storage::{
-    Cache, Case, Layout, Limits, Measurement, Method, Profile, cost_of_a_request, drop_all_caches, recommend,
+    Cache, Case, Layout, Limits, Measurement, Method, Profile, Recommendation, cost_of_a_request, drop_all_caches,
+    recommend,
 };
 use crate::{Error, ErrorKind};
 use cases::Cases;
 use document::{Document, Skipped};
 use interrupt::Interrupt;
+use place::Place;
 use shards::Shards;
 use stages::StageResult;
+use tuned::Tuned;
 
 /// Where the administrator drops the caches of the whole system.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -37,9 +40,10 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const WARM_SHARE: f64 = 0.8;
 
 pub(super) fn run(args: &StorageBenchArgs, output: &mut Output) -> anyhow::Result<Outcome> {
+    let tuned = Tuned::find(args.tuned.as_deref())?;
     let interrupt = Interrupt::watch()?;
     let shards = Shards::gather(args, &interrupt)?;
-    let place = Place::of(shards.layout.path(0));
+    let place = Place::of(shards.layout.paths());
     place.notes.iter().for_each(|sentence| note(sentence));
     let (methods, mut skipped) = usable_methods(args, &shards.layout)?;
     let caches = usable_caches(args, &shards.layout, &mut skipped)?;
@@ -53,10 +57,12 @@ pub(super) fn run(args: &StorageBenchArgs, output: &mut Output) -> anyhow::Resul
         true => Vec::new(),
         false => stages::measure(args, &shards, recommended.as_ref(), &caches, &interrupt)?,
     };
-    let kept = keep_profile(args, &shards, recommended.as_ref(), interrupt.is_set());
+    // Of an interrupted run, or of several storages together, nobody knows what suits one of them.
+    let keeps = !args.no_profile && !interrupt.is_set() && place.mounts == 1;
+    let kept = recommended.as_ref().filter(|_| keeps).and_then(|found| keep_profile(args, &shards, found));
     let cost = cost_of_a_request(&shards.layout, cases::BLOCK_BYTES)?;
     let document =
-        Document::new(args, &shards, place, &measured, skipped, stages, recommended, kept, cost, &interrupt)?;
+        Document::new(args, &shards, place, &measured, skipped, stages, recommended, kept, cost, tuned, &interrupt);
     document.warn_of_doubts();
     output.document(&args.document, &document, |output| document.print(output))?;
     if let Some(path) = &args.html {
@@ -68,41 +74,6 @@ pub(super) fn run(args: &StorageBenchArgs, output: &mut Output) -> anyhow::Resul
         warn("interrupted: what was measured until then is told, and marked");
     }
     Ok(Outcome::bad_if(interrupt.is_set()))
-}
-
-/// The file system that is measured, and what cannot be known about it.
-#[derive(Debug, serde::Serialize)]
-struct Place {
-    filesystem: String,
-    network: bool,
-    /// What this file system does not allow to be sure of, one sentence each.
-    notes: Vec<String>,
-}
-
-impl Place {
-    fn of(path: &Path) -> Self {
-        let found = crate::shard::filesystem_of(path);
-        let (filesystem, network) = match &found {
-            Ok(found) => (found.name.to_string(), found.is_network),
-            Err(_) => ("unknown".to_owned(), true),
-        };
-        let mut notes = Vec::new();
-        match filesystem.as_str() {
-            "tmpfs" | "ramfs" => {
-                notes.push(format!("{filesystem} is memory: there is no storage below it, and nothing is ever cold"));
-            }
-            "overlay" => {
-                notes.push("overlay: files lie on another file system, whose own cache is measured".to_owned())
-            }
-            "zfs" => notes.push("zfs caches on its own (ARC): evicted pages may still come from memory".to_owned()),
-            _ if network => notes.push(format!(
-                "{filesystem}: only this machine's cache is emptied; a server or a process behind it may have its own, \
-                 so cold means cold here"
-            )),
-            _ => {}
-        }
-        Self { filesystem, network, notes }
-    }
 }
 
 /// The methods that were asked for, or all, as far as they work here; the others with the reason.
@@ -210,13 +181,7 @@ fn case_text(case: &Case) -> String {
 }
 
 /// Keeps what was found for loaders; returns the file. Made shards say as much about their file system as any.
-fn keep_profile(
-    args: &StorageBenchArgs,
-    shards: &Shards,
-    recommended: Option<&crate::storage::Recommendation>,
-    interrupted: bool,
-) -> Option<PathBuf> {
-    let recommended = recommended.filter(|_| !args.no_profile && !interrupted)?;
+fn keep_profile(args: &StorageBenchArgs, shards: &Shards, recommended: &Recommendation) -> Option<PathBuf> {
     let folder = args.profile_dir.clone().unwrap_or_else(folders::cache);
     let kept = Profile::new(shards.layout.path(0), *recommended).and_then(|profile| profile.save(&folder));
     match kept {
@@ -224,30 +189,6 @@ fn keep_profile(
         Err(error) => {
             warn(&format!("what was found is not kept: {error}"));
             None
-        }
-    }
-}
-
-/// A document of `brimful tune`, as far as it says what a GPU here asks for.
-fn tuned_rate(args: &StorageBenchArgs) -> anyhow::Result<Option<(PathBuf, f64)>> {
-    let (path, asked) = match &args.tuned {
-        Some(path) => (path.clone(), true),
-        None => (folders::cache().join("tune.json"), false),
-    };
-    let text = match std::fs::read(&path) {
-        Ok(text) => text,
-        Err(_) if !asked => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read '{}'", path.display())),
-    };
-    let document: Option<serde_json::Value> = serde_json::from_slice(&text).ok();
-    let rate = document.and_then(|document| document["recommended"]["images_per_s"].as_f64());
-    match rate.filter(|rate| rate.is_finite() && *rate > 0.0) {
-        Some(rate) => Ok(Some((path, rate))),
-        None if !asked => Ok(None),
-        None => {
-            let message = format!("'{}' does not say recommended.images_per_s", path.display());
-            let error = Error::new(ErrorKind::InvalidOption, message);
-            Err(error.with_hint("give a document that `brimful tune --out` wrote").into())
         }
     }
 }

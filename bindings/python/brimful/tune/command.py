@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 
 import torch
 
 from .. import transforms as T
 from ..command import out_file, positive, seconds, write_whole
-from ..dataset import ShardDataset
+from ..dataset import ShardDataset, cache_folder
 from ..errors import BrimfulError
 from ..live import Live
 from . import run_model
@@ -59,11 +60,22 @@ def main(argv: list[str]) -> int:
             write_whole(asked.out, text + "\n")
         if asked.html:
             write_whole(asked.html, outcome.html())
+        keep(text)
     except (BrimfulError, OSError, RuntimeError, ImportError) as error:
         print(f"brimful tune: {error}", file=sys.stderr)
         return 2
     print(text if asked.json else outcome)
     return 0
+
+
+def keep(text: str) -> None:
+    """Leaves the document where `brimful bench storage` looks for what a GPU of this machine asks for."""
+    path = os.path.join(cache_folder(True), "tune.json")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        write_whole(path, text + "\n")
+    except (BrimfulError, OSError) as error:
+        print(f"warning: not kept for brimful bench storage: {error}", file=sys.stderr)
 
 
 def _tries(text: str) -> list[str]:

@@ -1,5 +1,5 @@
 //! Which cases are measured: every method in every pattern and state of the cache at one set of sizes, then threads,
-//! blocks and depths swept one at a time, cold.
+//! blocks and depths swept one at a time, cold where anything is.
 
 use crate::cli::args::StorageBenchArgs;
 use crate::cli::machine::cores_available;
@@ -42,8 +42,14 @@ impl Cases {
                 }
             }
         }
-        if caches.contains(&Cache::Cold) {
-            base.sweep(args, methods, &patterns, &mut cases);
+        // Sizes matter to storage; where only the cache is measured they are swept there.
+        match (caches.contains(&Cache::Cold), caches.first()) {
+            (true, _) => base.sweep(args, methods, &patterns, Cache::Cold, &mut cases),
+            (false, Some(Cache::Warm)) => {
+                let cached: Vec<Method> = methods.iter().copied().filter(|method| !method.is_direct()).collect();
+                base.sweep(args, &cached, &patterns, Cache::Warm, &mut cases);
+            }
+            (false, _) => {}
         }
         let mut seen = std::collections::HashSet::new();
         cases.retain(|case| seen.insert(*case));
@@ -77,18 +83,25 @@ impl Base {
     }
 
     /// Threads and depths where requests lie anywhere, blocks where whole shards are read, as far as that is asked for.
-    fn sweep(&self, args: &StorageBenchArgs, methods: &[Method], patterns: &[Pattern], cases: &mut Vec<Case>) {
+    fn sweep(
+        &self,
+        args: &StorageBenchArgs,
+        methods: &[Method],
+        patterns: &[Pattern],
+        cache: Cache,
+        cases: &mut Vec<Case>,
+    ) {
         let at_random = patterns.iter().copied().find(|pattern| pattern.is_random()).or(patterns.first().copied());
         let in_blocks = patterns.iter().copied().find(|pattern| *pattern != Pattern::Members);
         for &method in methods {
             if let Some(pattern) = at_random {
-                let base = self.case(method, pattern, Cache::Cold);
+                let base = self.case(method, pattern, cache);
                 cases.extend(args.threads.iter().map(|&threads| Case { threads, ..base }));
                 let depths = args.depths.iter().filter(|_| method.has_depth());
                 cases.extend(depths.map(|&queue_depth| Case { queue_depth, ..base }));
             }
             if let Some(pattern) = in_blocks {
-                let base = self.case(method, pattern, Cache::Cold);
+                let base = self.case(method, pattern, cache);
                 cases.extend(args.blocks.iter().map(|&block_bytes| Case { block_bytes, ..base }));
             }
         }
@@ -139,6 +152,20 @@ mod tests {
         assert!(cases.len() > 60 && cases.len() < 100, "{}", cases.len());
         for method in Method::ALL {
             assert!(cases.iter().any(|case| case.method == method && case.threads == 16));
+        }
+    }
+
+    #[test]
+    fn sizes_are_swept_in_the_cache_where_nothing_is_cold() {
+        let cases = plan(&["--cache=warm", "--threads=1,2,4", "--blocks=64KiB,1MiB", "--depths=1,4"], true).unwrap();
+        assert!(cases.iter().all(|case| case.cache == Cache::Warm && !case.method.is_direct()));
+        for method in [Method::Mmap, Method::MmapPopulate, Method::Pread] {
+            let of_method = || cases.iter().filter(move |case| case.method == method);
+            assert_eq!(
+                of_method().map(|case| case.threads).collect::<std::collections::BTreeSet<_>>(),
+                [1, 2, 4].into()
+            );
+            assert!(of_method().any(|case| case.block_bytes == 1 << 20));
         }
     }
 

@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use super::cases::BLOCK_BYTES;
 use super::interrupt::Interrupt;
+use super::place::Place;
 use super::shards::{Data, Shards};
-use super::{Place, StageResult, cores, tuned_rate};
+use super::tuned::Tuned;
+use super::{StageResult, cores};
 use crate::cli::args::StorageBenchArgs;
 use crate::cli::bench::spread::Spread;
 use crate::cli::failure::warn;
@@ -31,7 +33,7 @@ pub(super) struct Document {
     pub(super) storage: Place,
     pub(super) data: Data,
     pub(super) skipped: Vec<Skipped>,
-    harness: Harness,
+    pub(super) harness: Harness,
     pub(super) runs: usize,
     /// Whether Ctrl-C ended it: then some cases have fewer runs, and some none.
     pub(super) interrupted: bool,
@@ -120,7 +122,7 @@ pub(super) struct Feeds {
 
 /// What measuring itself costs.
 #[derive(Debug, Serialize)]
-struct Harness {
+pub(super) struct Harness {
     ns_per_request: f64,
     block_bytes: u64,
     /// Of one processor, at 5 GB/s in blocks of that size.
@@ -139,17 +141,20 @@ impl Document {
         recommended: Option<Recommendation>,
         profile: Option<PathBuf>,
         cost: Duration,
+        tuned: Option<Tuned>,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let ns_per_request = cost.as_secs_f64() * 1e9;
         let harness = Harness {
             ns_per_request,
             block_bytes: BLOCK_BYTES,
             cpu_share_at_5_gb_per_s: HARNESS_BYTES_PER_S / BLOCK_BYTES as f64 * ns_per_request / 1e9,
         };
-        Ok(Self {
+        // Where samples are not known nothing is known of their bytes.
+        let tuned = tuned.zip(shards.data.sample_bytes_mean).map(|(tuned, bytes)| tuned.demand(bytes));
+        Self {
             results: measured.iter().map(Row::of).collect(),
-            feeds: Feeds::of(measured, tuned(args, shards)?),
+            feeds: Feeds::of(measured, tuned),
             recommended,
             profile,
             stages,
@@ -159,7 +164,7 @@ impl Document {
             harness,
             runs: args.runs,
             interrupted: interrupt.is_set(),
-        })
+        }
     }
 
     /// Tells each kind of doubt once, with how many cases have it.
@@ -239,7 +244,12 @@ impl Document {
         let made = if *made { "made, removed" } else { "given" };
         let what =
             format!("{} in {shards} shards, {} samples ({made})", bytes_text(*bytes), count_text(*samples as u64));
-        writeln!(output, "{what}; {}; median of {} runs; ! marks doubts", self.storage.filesystem, self.runs)
+        writeln!(output, "{what}; {}; median of {} runs; ! marks doubts", self.storage.filesystem, self.runs)?;
+        writeln!(output, "{}", self.harness.sentence())?;
+        if self.interrupted {
+            writeln!(output, "interrupted: some cases have fewer runs than {}, and some are missing", self.runs)?;
+        }
+        Ok(())
     }
 
     /// What suits this storage, in one sentence.
@@ -252,6 +262,18 @@ impl Document {
             method.as_str(),
             binary_text(block_bytes),
         ))
+    }
+}
+
+impl Harness {
+    /// The cost in one sentence.
+    pub(super) fn sentence(&self) -> String {
+        format!(
+            "measuring itself takes {:.0} ns a request: {:.2} % of a processor at 5 GB/s in blocks of {}",
+            self.ns_per_request,
+            100.0 * self.cpu_share_at_5_gb_per_s,
+            binary_text(self.block_bytes),
+        )
     }
 }
 
@@ -341,27 +363,6 @@ impl Feeds {
         let jobs = all.iter().filter_map(fed).collect();
         Self { whole_shards_mb_per_s: whole, members_mb_per_s: members, members_samples_per_s: samples, jobs }
     }
-}
-
-/// What this machine's own GPU asks for, if it was tuned.
-fn tuned(args: &StorageBenchArgs, shards: &Shards) -> anyhow::Result<Option<Demand>> {
-    let Some((path, samples_per_s)) = tuned_rate(args)? else { return Ok(None) };
-    let Some(sample_bytes) = shards.data.sample_bytes_mean else { return Ok(None) };
-    Ok(Some(Demand {
-        job: "the job that was tuned here".into(),
-        gpu: "this machine's".into(),
-        samples_per_s,
-        sample_bytes,
-        source: format!("measured here, {}", path.display()),
-        year: year_now(),
-    }))
-}
-
-/// The year by the system's clock.
-fn year_now() -> u32 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // The mean length of a year: off by hours around a new year, which a year's number can bear.
-    1970 + (since.as_secs_f64() / 31_556_952.0) as u32
 }
 
 fn ms(latency: Option<Duration>) -> Option<f64> {

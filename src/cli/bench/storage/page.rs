@@ -32,6 +32,7 @@ pub(super) fn of(document: &Document) -> Page {
         ),
     );
     page.fact("runs", format!("{} of each case, in turn", document.runs));
+    page.fact("cost of measuring", document.harness.sentence());
     page.fact("program", concat!("brimful ", env!("CARGO_PKG_VERSION")));
     page.push(meaning(document));
     page.push(charts(document));
@@ -97,16 +98,15 @@ fn meaning(document: &Document) -> Section {
 
 fn charts(document: &Document) -> Section {
     let mut section = Section::new("Throughput and latency");
-    let cold = Cache::Cold.as_str();
-    let rows = || document.results.iter().filter(move |row| row.cache == cold);
-    // The base of the sweeps: the sizes that the first case has.
+    // The base of the sweeps: the sizes that the first case has, and its state of the cache.
     let Some(base) = document.results.first() else { return section };
+    let rows = || document.results.iter().filter(|row| row.cache == base.cache);
     let swept = rows().find(|row| row.threads != base.threads).map_or(base.pattern, |row| row.pattern);
     let threads = lines(rows().filter(|row| row.pattern == swept && row.block_bytes == base.block_bytes), |row| {
         (is_base_depth(row, base, document)).then_some(row.threads as f64)
     });
     if is_sweep(&threads) {
-        let title = format!("Threads: {}, cold", pattern_text(swept));
+        let title = format!("Threads: {}, {}", pattern_text(swept), base.cache);
         let mut chart = Chart::new(title, Axis::new("threads").log2(), Axis::new("MB/s"));
         chart.series = threads;
         for mark in marks(document) {
@@ -119,7 +119,7 @@ fn charts(document: &Document) -> Section {
         is_base_depth(row, base, document).then_some(row.block_bytes as f64 / 1024.0)
     });
     if is_sweep(&blocks) {
-        let title = format!("Block size: {}, cold", pattern_text(whole));
+        let title = format!("Block size: {}, {}", pattern_text(whole), base.cache);
         let mut chart = Chart::new(title, Axis::new("KiB of a request").log2(), Axis::new("MB/s"));
         chart.series = blocks;
         section.push(chart.caption(format!("{} threads.", base.threads)));
@@ -129,7 +129,7 @@ fn charts(document: &Document) -> Section {
         |row| has_depth(row).then_some(row.queue_depth as f64),
     );
     if is_sweep(&depths) {
-        let title = format!("Queue depth of io_uring: {}, cold", pattern_text(swept));
+        let title = format!("Queue depth of io_uring: {}, {}", pattern_text(swept), base.cache);
         let mut chart = Chart::new(title, Axis::new("requests under way in each thread").log2(), Axis::new("MB/s"));
         chart.series = depths;
         section.push(chart.caption(format!("{} threads.", base.threads)));
