@@ -122,7 +122,8 @@ def main() -> None:
 def measure_brimful(case: Case, arguments: argparse.Namespace, files: list[Path], environment: dict) -> dict:
     command = case.brimful(arguments.brimful, files, arguments.seconds)
     row = json.loads(subprocess.check_output(command, env=environment, stderr=subprocess.DEVNULL))["results"][0]
-    return {name: row[name] for name in ("mb_per_s", "p50_ms", "p99_ms", "iops", "cpu_s_per_gb", "resident_before")}
+    names = ("mb_per_s", "p50_ms", "p99_ms", "iops", "cpu_s_per_gb", "resident_before", "process_read_bytes")
+    return {name: row[name] for name in names}
 
 
 def measure_fio(case: Case, arguments: argparse.Namespace, files: list[Path]) -> dict:
@@ -134,6 +135,8 @@ def measure_fio(case: Case, arguments: argparse.Namespace, files: list[Path]) ->
         "p50_ms": percentile["50.000000"] / 1e6,
         "p99_ms": percentile["99.000000"] / 1e6,
         "iops": read["iops"],
+        # Percent of the time of all threads together.
+        "cpu_s_per_gb": (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1e3 / (read["io_bytes"] / 1e9),
     }
 
 
@@ -144,8 +147,10 @@ def summary(pairs: list[dict]) -> dict:
     middle = statistics.median(tails)
     spread = max(abs(tail - middle) for tail in tails) / middle
     tail_ratio = statistics.median(pair["brimful"]["p99_ms"] for pair in pairs) / middle
+    costs = [[pair[side]["cpu_s_per_gb"] for pair in pairs] for side in ("brimful", "fio")]
     return {
         "ratio": ratio,
+        "cpu_s_per_gb": {side: statistics.median(cost) for side, cost in zip(("brimful", "fio"), costs, strict=True)},
         "met": verdict(ratio, *THROUGHPUT_GOAL),
         "p99_ratio": tail_ratio,
         "fio_p99_spread": spread,
@@ -179,6 +184,7 @@ def show(case: dict) -> None:
         f"{case['name']:24} {ours:7.0f} {theirs:7.0f} MB/s"
         f"  ratio {ratio['value']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
         f"  p99 ratio {case['p99_ratio']:.2f}, {tail[case['p99_met']]}"
+        f"  CPU s/GB {case['cpu_s_per_gb']['brimful']:.3f} and {case['cpu_s_per_gb']['fio']:.3f}"
     )
 
 
@@ -205,7 +211,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a folder on the storage to measure")
     parser.add_argument("--brimful", default="brimful", help="the command, built with optimisation")
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--files", type=int, default=2)
     parser.add_argument("--file-bytes", type=int, default=400_000_000)
     parser.add_argument("--seconds", type=float, default=2, help="of each warm run; cold ones end with their data")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -20,6 +21,14 @@ def summary(monkeypatch):
     import summary
 
     return summary
+
+
+def bench_script(monkeypatch, name: str):
+    """A script of the benches by name, with those that it imports."""
+    monkeypatch.syspath_prepend(str(COMPARE))
+    for module in ("fio", "machine", "throttled"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return importlib.import_module(name)
 
 
 def loaded(number: int, **rates: float) -> list[dict]:
@@ -115,3 +124,61 @@ def test_an_index_for_dali_says_where_fields_lie(summary, tmp_path):
     with shard.open("rb") as file:
         file.seek(int(label[0]))
         assert file.read(int(label[1])) == b"1"
+
+
+def pairs_of(ours: list[float], theirs: list[float], tail: list[float], our_tail: float = 2.0) -> list[dict]:
+    def side(rate: float, p99: float) -> dict:
+        return {"mb_per_s": rate, "p99_ms": p99, "cpu_s_per_gb": 0.1}
+
+    rows = zip(ours, theirs, tail, strict=True)
+    return [{"brimful": side(a, our_tail), "fio": side(b, p99)} for a, b, p99 in rows]
+
+
+def test_parity_with_fio_is_met_only_where_all_of_the_interval_lies_within_the_goal(monkeypatch):
+    fio = bench_script(monkeypatch, "fio")
+    fives = [500.0, 510.0, 490.0, 505.0, 495.0]
+    met = fio.summary(pairs_of([rate * 1.01 for rate in fives], fives, [2.0] * 5))
+    assert met["met"] is True and met["ratio"]["value"] == pytest.approx(1.01) and met["p99_met"] is True
+    # Pairs cancel what both sides share: a disk that slows down leaves the ratio alone.
+    slower = fio.summary(pairs_of([100.0, 50.0, 25.0], [100.0, 50.0, 25.0], [2.0] * 3))
+    assert slower["ratio"]["low"] == pytest.approx(1) and slower["met"] is True
+    assert fio.summary(pairs_of([600.0] * 5, fives, [2.0] * 5))["met"] is False
+    assert fio.summary(pairs_of([300.0, 700.0, 500.0, 900.0, 200.0], fives, [2.0] * 5))["met"] is None
+    assert fio.summary(pairs_of(fives, fives, [2.0, 9.0, 1.0, 2.0, 2.0]))["p99_met"] is None
+    assert fio.summary(pairs_of(fives, fives, [2.0] * 5, our_tail=3.0))["p99_met"] is False
+
+
+def test_both_sides_of_fio_parity_do_the_same(monkeypatch):
+    fio = bench_script(monkeypatch, "fio")
+    files = [Path("a.tar"), Path("b.tar")]
+    for case in fio.CASES:
+        theirs, ours = case.fio(files, 2), case.brimful("brimful", files, 2)
+        assert sum(word.startswith("--filename=") for word in theirs) == case.threads
+        assert f"--bs={case.block_bytes}" in theirs and f"--blocks={case.block_bytes}" in ours
+        assert ("--direct=1" in theirs) == ("--methods=direct" in ours)
+        assert ("--invalidate=1" in theirs) == ("--cache=cold" in ours)
+        assert ("--rw=randread" in theirs) == ("--patterns=blocks" in ours)
+
+
+def test_a_throttled_disk_is_judged_only_where_it_is_faster_than_its_limit(monkeypatch):
+    throttled = bench_script(monkeypatch, "throttled")
+    assert throttled.judged([100.0, 90.0], 50.0, [49.0, 51.0, 48.0]) == {"ratio": 0.98, "met": True}
+    assert throttled.judged([100.0, 90.0], 50.0, [40.0])["met"] is False
+    assert throttled.judged([100.0, 60.0], 50.0, [49.0])["met"] is None
+
+
+def test_a_limit_is_written_as_the_cgroups_version_wants_it(monkeypatch, tmp_path):
+    throttled = bench_script(monkeypatch, "throttled")
+    with pytest.raises(throttled.Skipped, match="no cgroup here"):
+        throttled.place(tmp_path)
+    (tmp_path / "blkio").mkdir()
+    (tmp_path / "blkio" / "blkio.throttle.read_bps_device").touch()
+    folder, control, line = throttled.place(tmp_path)
+    assert (folder.name, control) == ("blkio", "blkio.throttle.read_bps_device")
+    assert (line("8:0", 5), line("8:0", None)) == ("8:0 5", "8:0 0")
+    (tmp_path / "cgroup.controllers").write_text("cpu io memory\n")
+    folder, control, line = throttled.place(tmp_path)
+    assert (folder, control) == (tmp_path, "io.max")
+    assert (line("8:0", 5), line("8:0", None)) == ("8:0 rbps=5", "8:0 rbps=max")
+    with pytest.raises(throttled.Skipped, match="no disk of its own"):
+        throttled.disk_of(tmp_path, sys_block=tmp_path)
