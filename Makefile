@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= python3
 export VENV PYTHON
 
-.PHONY: demo test test-gpu test-compat ptx lint bench fuzz miri
+.PHONY: demo test test-gpu test-compat ptx lint bench fuzz miri checked
 
 # Make a small data set of generated photos, load it, and print images a second and the bottleneck.
 demo:
@@ -41,3 +41,7 @@ fuzz:
 # Run the tests of unsafe code that is all Rust, and of the tar parser, under Miri.
 miri:
 	@scripts/miri.sh
+
+# Run the decoders' tests optimised and with all bounds checked, on BRIMFUL_MUTANTS damaged files (100,000).
+checked:
+	@scripts/checked.sh

@@ -53,8 +53,8 @@ fn value(window: u64, length: u32, size: u32) -> i16 {
 /// 64 bits from `bit` on, of which at least 57 are data.
 ///
 /// The bytes behind the data are [`PADDING`](super::stuffing::PADDING) ones, in which every decoder stops.
-#[inline(always)]
-pub(super) fn window(bytes: &[u8], bit: u64) -> u64 {
+#[cfg(test)]
+fn window(bytes: &[u8], bit: u64) -> u64 {
     let at = (bit >> 3) as usize;
     let eight = bytes[at..].first_chunk().unwrap_or(&[0xFF; 8]);
     u64::from_be_bytes(*eight) << (bit & 7)

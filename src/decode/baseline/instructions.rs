@@ -2,9 +2,10 @@
 //!
 //! It computes nothing itself. Every function here does the same with all instructions, to the last bit.
 
+use super::advance;
 use super::header::BLOCK;
 use super::idct::{self, BlockRow};
-use super::lanes::{self, Lane};
+use super::lanes::Lane;
 use super::stuffing::{self, Pass};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -86,7 +87,7 @@ impl Instructions {
         if self == Self::PLAIN {
             return lanes.into_iter().for_each(Lane::advance_by_the_book);
         }
-        choose!(self, x86::advance(lanes), lanes::advance(lanes));
+        choose!(self, x86::advance(lanes), advance::advance(lanes));
     }
 
     pub(super) fn transform(

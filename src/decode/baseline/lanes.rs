@@ -1,40 +1,19 @@
-//! Huffman decoding of one picture, or of two at once.
+//! A picture on the way to coefficients: its data, its tables, one row of MCUs, and where it stands in all of them.
 //!
-//! Each lookup waits for the one before it, and a processor has room for more: two pictures that have nothing to do with
-//! each other fill it. Nothing here branches on the data where a block ends, as branches that cannot be foretold cost
-//! more than all else: the end of a block is an OR of the position, and the choice of the next table a conditional move.
-
-use std::hint::select_unpredictable;
+//! It says where a lane begins, stops and goes on; [`advance`](super::advance) decodes what lies between.
 
 use super::Refusal;
-use super::entropy::{self, window};
+use super::advance::{Stand, Track};
+use super::entropy;
 use super::header::{BLOCK, Header};
 use super::huffman::Code;
-use super::lookup::{ENTRY_BITS_MAX, Entry, INDEX_BITS, TABLE, TableMaker};
+use super::links::{Link, Links, Place, TABLES};
+use super::lookup::{Entry, TABLE, TableMaker};
 use super::stuffing::Unstuffed;
-
-/// Lookups between two loads of the window, which has this many bits or more.
-const LOOKUPS: usize = 2;
-const WINDOW_BITS: u32 = 57;
-const _: () = assert!(LOOKUPS as u32 * ENTRY_BITS_MAX <= WINDOW_BITS);
-
-/// Tables: [`STOP`], then two for each component.
-const TABLES: usize = 7;
-
-/// The table of which no entry resolves anything: a lane that is at its end stays there.
-const STOP: usize = 0;
-
-/// An array, so that its length is no variable.
-type Tables = [Entry; TABLES * TABLE];
-
-/// What a lane has that never had a picture.
-static NO_TABLES: Tables = [Entry::NONE; TABLES * TABLE];
 
 /// A picture's entropy-coded data on the way to coefficients, one row of MCUs at a time.
 ///
-/// Invariants: `links` has an entry for each block of the row and one more; its tables, and `table` of the pattern,
-/// begin at multiples of [`TABLE`] inside `tables`; `next <= stop <= row.len()`, in coefficients, and `stop` is at the
-/// end of a block, whose link leads to the table [`STOP`].
+/// Invariants: those of a [`Track`], which is a view of it; what [`Place::STOP`] names resolves nothing.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) data: Unstuffed,
@@ -44,12 +23,11 @@ pub(super) struct Lane {
     pattern: Vec<usize>,
     tables: Vec<Entry>,
     /// Where the tables of each component begin: DC, AC.
-    places: Vec<[usize; 2]>,
+    places: Vec<[Place; 2]>,
     maker: TableMaker,
     /// Coefficients of one row of MCUs in zigzag order, block after block; zeros where nothing is decoded yet.
     row: Vec<i16>,
-    /// For each block: its AC table in the lower half, the DC table of the next block in the upper.
-    links: Vec<u64>,
+    links: Links,
     /// The next bit of the data, and the next coefficient of the row.
     bit: u64,
     next: usize,
@@ -77,11 +55,10 @@ impl Lane {
         let blocks = header.mcus_across() * self.pattern.len();
         self.row.clear();
         self.row.resize(blocks * BLOCK, 0);
-        self.links.clear();
-        for (block, component) in (0..=blocks).zip(self.pattern.iter().cycle()) {
-            let ac = self.places[*component][1];
-            self.links.push(ac as u64 | (self.dc_table(block + 1) as u64) << 32);
-        }
+        let Self { links, pattern, places, .. } = self;
+        let components = pattern.iter().cycle();
+        let followed = components.clone().zip(components.skip(1));
+        links.set(followed.take(blocks + 1).map(|(&own, &next)| Link::new(places[own][1], places[next][0])));
         Ok(())
     }
 
@@ -89,23 +66,23 @@ impl Lane {
     fn make_tables(&mut self) {
         let Self { codes, tables, places, maker, .. } = self;
         tables.resize(TABLES * TABLE, Entry::NONE);
-        let mut free = STOP + TABLE;
+        let mut free = 1;
         places.clear();
         for (number, pair) in codes.iter().enumerate() {
             if let Some(twin) = codes[..number].iter().position(|other| other == pair) {
                 places.push(places[twin]);
                 continue;
             }
-            let (dc, ac) = tables[free..][..2 * TABLE].split_at_mut(TABLE);
+            let (dc, ac) = tables[free * TABLE..][..2 * TABLE].split_at_mut(TABLE);
             maker.dc_table(&pair.0, &pair.1, dc);
             maker.ac_table(&pair.1, ac);
-            places.push([free, free + TABLE]);
-            free += 2 * TABLE;
+            places.push([Place::of(free), Place::of(free + 1)]);
+            free += 2;
         }
     }
 
     /// The table for the first coefficient of a block.
-    fn dc_table(&self, block: usize) -> usize {
+    fn dc_table(&self, block: usize) -> Place {
         self.places[self.pattern[block % self.pattern.len()]][0]
     }
 
@@ -127,10 +104,7 @@ impl Lane {
     /// Has the lane stop before MCU `mcu` of the row, which is behind where it is.
     pub(super) fn stop_at(&mut self, mcu: usize) {
         self.stop = mcu * self.pattern.len() * BLOCK;
-        if let Some(link) = self.stop.checked_sub(1).and_then(|last| self.links.get_mut(last / BLOCK)) {
-            *link &= u64::from(u32::MAX);
-            *link |= (STOP as u64) << 32;
-        }
+        self.links.lead(self.stop, Place::STOP);
     }
 
     /// Whether all is decoded up to where the lane was to stop.
@@ -145,10 +119,7 @@ impl Lane {
             return Err(Refusal::Data);
         }
         let table = self.dc_table(0);
-        if let Some(link) = self.stop.checked_sub(1).and_then(|last| self.links.get_mut(last / BLOCK)) {
-            *link &= u64::from(u32::MAX);
-            *link |= (table as u64) << 32;
-        }
+        self.links.lead(self.stop, table);
         let from = from * self.pattern.len() * BLOCK;
         entropy::add_differences(&mut self.row[from..self.stop], &self.pattern, &mut self.sums)
     }
@@ -169,17 +140,32 @@ impl Lane {
         &self.row
     }
 
-    /// The table for the next coefficient.
-    fn table(&self) -> usize {
-        let block = self.next / BLOCK;
-        match self.links.get(block) {
-            Some(_) if self.next == self.stop => STOP,
-            Some(&link) if !self.next.is_multiple_of(BLOCK) => link as u32 as usize,
-            _ => self.dc_table(block),
-        }
+    /// What lies between here and the stop; none for a lane that has no picture.
+    pub(super) fn track(&mut self) -> Option<Track<'_>> {
+        let stand = Stand { bit: self.bit, next: self.next, place: self.place()?, stop: self.stop };
+        let Self { data, codes, pattern, tables, row, links, .. } = self;
+        Track::new(&data.bytes, (codes, pattern), tables, row, links.as_slice(), stand)
     }
 
-    /// Decodes to the stop by the book: the plain twin of [`advance`].
+    /// The table for the next coefficient.
+    fn place(&self) -> Option<Place> {
+        if self.next == self.stop {
+            return Some(Place::STOP);
+        }
+        if self.next.is_multiple_of(BLOCK) {
+            return Some(self.dc_table(self.next / BLOCK));
+        }
+        self.links.get(self.next).map(Link::ac)
+    }
+
+    /// Takes where [`advance`](super::advance) has got to; a lane that has failed is at its stop.
+    #[inline(always)]
+    pub(super) fn reach(&mut self, bit: u64, next: usize, failed: bool) {
+        (self.bit, self.failed) = (bit, failed);
+        self.next = if failed { self.stop } else { next };
+    }
+
+    /// Decodes to the stop by the book: the plain twin of [`advance`](super::advance).
     #[cfg(test)]
     pub(super) fn advance_by_the_book(&mut self) {
         let Self { data, codes, pattern, row, next, stop, .. } = self;
@@ -194,84 +180,4 @@ impl Lane {
         }
         self.next = self.stop;
     }
-}
-
-/// Decodes until one of the lanes stops.
-///
-/// Inlined, so that each caller has it compiled for the instructions that it may use.
-#[inline(always)]
-pub(super) fn advance<const N: usize>(mut lanes: [&mut Lane; N]) {
-    let mut bits: [u64; N] = std::array::from_fn(|i| lanes[i].bit);
-    let mut nexts: [usize; N] = std::array::from_fn(|i| lanes[i].next);
-    let mut places: [usize; N] = std::array::from_fn(|i| lanes[i].table());
-    let stops: [usize; N] = std::array::from_fn(|i| lanes[i].stop);
-    let mut failed = [false; N];
-    // Slices apart from their owners: what is written to a row cannot change where it is.
-    let mut parts = lanes.each_mut().map(|lane| {
-        let Lane { data, codes, pattern, tables, row, links, .. } = &mut **lane;
-        (
-            &data.bytes[..],
-            tables.first_chunk().unwrap_or(&NO_TABLES),
-            &mut row[..],
-            &links[..],
-            &codes[..],
-            &pattern[..],
-        )
-    });
-    let mut stopped = false;
-    while !stopped {
-        let mut windows: [u64; N] = std::array::from_fn(|i| window(parts[i].0, bits[i]));
-        for _ in 0..LOOKUPS {
-            for i in 0..N {
-                let (bytes, tables, row, links, codes, pattern) = &mut parts[i];
-                let here = nexts[i];
-                let block = here / BLOCK;
-                let entry = tables[places[i] + (windows[i] >> (64 - INDEX_BITS)) as usize];
-                let link = links[block];
-                let last = here + entry.last_place();
-                if last / BLOCK == block {
-                    row[here + entry.first_place()] = entry.first_value();
-                    let last = last | entry.end_mask();
-                    row[last] = entry.last_value(windows[i]);
-                    windows[i] = entry.rest(windows[i]);
-                    bits[i] += entry.bits();
-                    nexts[i] = last + 1;
-                    let (ac, dc) = (link as u32 as usize, (link >> 32) as usize);
-                    places[i] = select_unpredictable(nexts[i].is_multiple_of(BLOCK), dc, ac);
-                    continue;
-                }
-                if here == stops[i] {
-                    stopped = true;
-                    continue;
-                }
-                let codes = &codes[pattern[block % pattern.len()]];
-                match step(windows[i], row, here, codes) {
-                    Some((used, next)) => {
-                        bits[i] += u64::from(used);
-                        nexts[i] = next;
-                        places[i] =
-                            if next.is_multiple_of(BLOCK) { (link >> 32) as usize } else { link as u32 as usize };
-                    }
-                    None => {
-                        (failed[i], stopped) = (true, true);
-                        (nexts[i], places[i]) = (stops[i], STOP);
-                    }
-                }
-                windows[i] = window(bytes, bits[i]);
-            }
-        }
-    }
-    for (i, lane) in lanes.into_iter().enumerate() {
-        (lane.bit, lane.next, lane.failed) = (bits[i], nexts[i], failed[i]);
-    }
-}
-
-/// Decodes one symbol by the book: its bits, and the next coefficient.
-#[cold]
-#[inline(never)]
-fn step(window: u64, row: &mut [i16], here: usize, (dc, ac): &(Code, Code)) -> Option<(u32, usize)> {
-    let symbol = entropy::symbol(window, here % BLOCK, dc, ac)?;
-    let block = here / BLOCK * BLOCK;
-    row[block + symbol.place] = symbol.value;
-    Some((symbol.bits, block + symbol.next))
 }

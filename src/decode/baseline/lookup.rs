@@ -3,6 +3,7 @@
 //! Only the codes of the symbols and the additional bits of the first one must fit the index; the additional bits of the
 //! last symbol are taken from the window by arithmetic. So most lookups bring two symbols, and hardly any finds none.
 
+use super::header::BLOCK;
 use super::huffman::{Code, extend};
 
 /// Bits of the window that index a table.
@@ -13,84 +14,110 @@ pub(super) const ENTRY_BITS_MAX: u32 = INDEX_BITS + AC_SIZE_MAX;
 pub(super) const TABLE: usize = 1 << INDEX_BITS;
 
 /// A symbol that the tables do not resolve stands this many coefficients behind the next: in no block.
-const ESCAPE: u32 = 127;
+const ESCAPE: u8 = 127;
 
 /// What an index resolves to, at a place in a block whose next coefficient is `k`.
 ///
-/// | bits | |
-/// |---|---|
-/// | 0-7 | bits of all that is resolved |
-/// | 8-15 | the last symbol's coefficient, less `k`; 127 if nothing is resolved |
-/// | 16-23 | bits before the last symbol's additional bits |
-/// | 24-31 | 63 less the number of these |
-/// | 32-39 | the first of two symbols' coefficient, less `k` |
-/// | 40-47 | 63 if the last symbol ends the block, else 0 |
-/// | 56-63 | the first symbol's value, signed |
+/// Fields of a byte each, since a processor loads a byte as fast as it shifts it out of a register, and has more room to
+/// load than to shift.
 ///
 /// Invariant: if the last symbol's coefficient is in the block of `k`, so is the first's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry(u64);
+#[repr(C, align(8))]
+pub(super) struct Entry {
+    /// Bits of all that is resolved.
+    bits: u8,
+    /// The last symbol's coefficient, less `k`; [`ESCAPE`] if nothing is resolved.
+    last: u8,
+    /// Bits before the last symbol's additional bits.
+    before: u8,
+    /// 63 less the number of these.
+    shift: u8,
+    /// The first of two symbols' coefficient, less `k`.
+    first: u8,
+    /// 63 if the last symbol ends the block, else 0.
+    end: u8,
+    /// The first symbol's value.
+    value: i16,
+}
+
+/// What EXTEND adds to additional bits that begin with a 0, by [`Entry::shift`]: 1 - 2^size.
+static EXTENSIONS: [i32; 256] = {
+    let mut extensions = [0; 256];
+    let mut size = 1;
+    while size <= DC_SIZE_MAX {
+        extensions[63 - size as usize] = 1 - (1 << size);
+        size += 1;
+    }
+    extensions
+};
 
 impl Entry {
     /// Nothing is resolved.
-    pub(super) const NONE: Self = Self((ESCAPE as u64) << 8 | 63 << 24);
+    pub(super) const NONE: Self = Self { bits: 0, last: ESCAPE, before: 0, shift: 63, first: 0, end: 0, value: 0 };
 
     /// The last symbol at `place`, whose `size` additional bits come behind `bits` bits; nothing before it.
     fn one(bits: u32, place: u32, size: u32) -> Self {
-        Self(u64::from(bits + size) | u64::from(place) << 8 | u64::from(bits) << 16 | u64::from(63 - size) << 24)
+        Self {
+            bits: (bits + size) as u8,
+            last: place as u8,
+            before: bits as u8,
+            shift: (63 - size) as u8,
+            ..Self::NONE
+        }
     }
 
     /// The same, ending the block, which brings no value.
     fn end(bits: u32, place: u32) -> Self {
-        Self(Self::one(bits, place, 0).0 | 63 << 40)
+        Self { end: (BLOCK - 1) as u8, ..Self::one(bits, place, 0) }
     }
 
     /// With `value` at `place` before the last symbol.
     fn with_first(self, place: u32, value: i32) -> Self {
-        Self(self.0 | u64::from(place) << 32 | (value as u64) << 56)
+        Self { first: place as u8, value: value as i16, ..self }
     }
 
     #[inline(always)]
-    pub(super) fn bits(self) -> u64 {
-        self.0 & 0xFF
+    pub(super) fn bits(&self) -> u64 {
+        u64::from(self.bits)
     }
 
     /// The last symbol's coefficient, less `k`.
     #[inline(always)]
-    pub(super) fn last_place(self) -> usize {
-        (self.0 >> 8 & 0xFF) as usize
+    pub(super) fn last_place(&self) -> usize {
+        usize::from(self.last)
     }
 
     #[inline(always)]
-    pub(super) fn first_place(self) -> usize {
-        (self.0 >> 32 & 0xFF) as usize
+    pub(super) fn first_place(&self) -> usize {
+        usize::from(self.first)
     }
 
     #[inline(always)]
-    pub(super) fn first_value(self) -> i16 {
-        ((self.0 as i64) >> 56) as i16
+    pub(super) fn first_value(&self) -> i16 {
+        self.value
     }
 
     /// What to set in the last place so that it is the block's last; 0 if the block goes on.
     #[inline(always)]
-    pub(super) fn end_mask(self) -> usize {
-        (self.0 >> 40 & 0xFF) as usize
+    pub(super) fn end_mask(&self) -> usize {
+        usize::from(self.end)
     }
 
     /// The last symbol's value: EXTEND without a branch.
     #[inline(always)]
-    pub(super) fn last_value(self, window: u64) -> i16 {
-        let bits = window.wrapping_shl((self.0 >> 16) as u32);
-        // All ones if the value is negative, which a first bit of 0 says.
-        let negative = !((bits as i64) >> 63) as u64;
-        let magnitude = ((bits ^ negative) >> 1).wrapping_shr((self.0 >> 24) as u32);
-        (magnitude ^ negative).wrapping_sub(negative) as i16
+    pub(super) fn last_value(&self, window: u64) -> i16 {
+        let bits = window.wrapping_shl(u32::from(self.before));
+        let magnitude = (bits >> 1).wrapping_shr(u32::from(self.shift)) as i32;
+        // All ones if the value is positive, which a first bit of 1 says.
+        let positive = ((bits as i64) >> 63) as i32;
+        magnitude.wrapping_add(EXTENSIONS[usize::from(self.shift)] & !positive) as i16
     }
 
     /// The window behind all that is resolved.
     #[inline(always)]
-    pub(super) fn rest(self, window: u64) -> u64 {
-        window.wrapping_shl(self.0 as u32)
+    pub(super) fn rest(&self, window: u64) -> u64 {
+        window.wrapping_shl(u32::from(self.bits))
     }
 }
 

@@ -12,7 +12,8 @@
 //! | `huffman` | codes, one symbol | C, F.2.2.3 |
 //! | `lookup` | tables that resolve two symbols at once | |
 //! | `entropy` | coefficients by the book | F.2.2 |
-//! | `lanes` | the same, fast, for two pictures at once | F.2.2 |
+//! | `lanes`, `links` | a picture on the way, and which of its tables comes next | F.2.2 |
+//! | `advance` | coefficients, fast, for two pictures at once | F.2.2 |
 //! | `idct` | dequantisation, inverse DCT | A.3.3, A.3.4 |
 //! | `upsample` | chroma at the size of luma | A.1.1 |
 //! | `color` | YCbCr to RGB | JFIF |
@@ -25,7 +26,10 @@ mod stuffing;
 mod huffman;
 mod lookup;
 mod entropy;
+mod links;
 mod lanes;
+#[expect(unsafe_code, reason = "bounds that hold by construction are not looked at for each symbol")]
+mod advance;
 mod idct;
 mod upsample;
 mod color;

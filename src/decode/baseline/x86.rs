@@ -4,9 +4,10 @@
 
 use std::arch::x86_64::*;
 
+use super::advance;
 use super::header::{BLOCK, STEP_MAX};
 use super::idct::{BlockRow, EVEN, LIMIT, NATURAL, ODD, SHIFTS};
-use super::lanes::{self, Lane};
+use super::lanes::Lane;
 use super::stuffing::{self, Pass};
 use super::{color, upsample};
 
@@ -44,11 +45,11 @@ pub(super) fn copy_data(scan: &[u8], bytes: &mut [u8], pass: &mut Pass) {
     stuffing::copy_data(scan, bytes, pass);
 }
 
-/// [`lanes::advance`]
+/// [`advance`](super::advance)
 #[target_feature(enable = "bmi1,bmi2,lzcnt,movbe")]
 #[inline(never)]
 pub(super) fn advance<const N: usize>(lanes: [&mut Lane; N]) {
-    lanes::advance(lanes);
+    advance::advance(lanes);
 }
 
 #[target_feature(enable = "avx2")]
