@@ -51,6 +51,15 @@ pub(super) const STYLE: &str = "svg{font:13px/1.3 system-ui,sans-serif;font-vari
     svg .spread{stroke-width:1.5;opacity:.65}\
     svg .halo{paint-order:stroke;stroke:var(--card);stroke-width:4px;stroke-linejoin:round}";
 
+/// What bars on a scale of tenfold steps stand on, which has no zero: a power of ten that is half the least value or less,
+/// so that every bar can be seen.
+fn ground_of_bars(chart: &Chart) -> Option<f64> {
+    let values = chart.series.iter().flat_map(|series| &series.points).map(|point| point.y);
+    let least = values.filter(|value| value.is_normal() && *value > 0.0).reduce(f64::min)?;
+    let stands = chart.shape == Shape::Bars && chart.y.scale == Scale::Log10;
+    stands.then(|| 10_f64.powf((least / 2.0).log10().floor()))
+}
+
 /// A document that stands alone.
 pub(super) fn document(chart: &Chart) -> String {
     let drawing = drawing(chart, Width::Wide, "");
@@ -86,7 +95,7 @@ impl<'a> Drawing<'a> {
         let marks = |axis| chart.marks.iter().filter(move |mark| mark.axis == axis).map(|mark| mark.value);
         let x = chart.x.over(points().map(|point| point.x).chain(marks(MarkAxis::X)));
         let spread = |point: &Point| [Some(point.y), point.low, point.high].into_iter().flatten();
-        let y = chart.y.over(points().flat_map(spread).chain(marks(MarkAxis::Y)));
+        let y = chart.y.over(points().flat_map(spread).chain(marks(MarkAxis::Y)).chain(ground_of_bars(chart)));
         let widest = y.ticks().iter().map(|(_, text)| text_width(text)).fold(0.0, f64::max);
         let (left, right) = (widest + 14.0, width.pixels() - 14.0);
         let longest = chart.x.names.iter().map(|name| text_width(&shortened(name))).fold(0.0, f64::max);
@@ -404,6 +413,22 @@ mod tests {
                 let svg = drawing(&chart, width, "wide");
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
+        }
+    }
+
+    #[test]
+    fn the_least_bar_on_a_logarithmic_scale_can_be_seen() {
+        let height = |least: f64| {
+            let mut series = Series::new("cold");
+            series.push(0.0, least);
+            series.push(1.0, 45_000.0);
+            let chart = Chart::bars("T", ["a", "b"], Axis::new("MB/s").log10()).with(series);
+            let svg = drawing(&chart, Width::Wide, "");
+            let bar = svg.split("<rect stroke=\"none\"").nth(1).unwrap();
+            bar.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        for least in [541.0, 999.0, 1000.0, 1001.0] {
+            assert!(height(least) > 20.0, "{least}: {}", height(least));
         }
     }
 

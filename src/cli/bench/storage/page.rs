@@ -74,9 +74,9 @@ fn meaning(document: &Document) -> Section {
     let columns = [
         Column::text("job"),
         Column::text("GPU"),
+        Column::number("fed, cold", 1),
         Column::number("samples/s", 0),
         Column::number("MB/s", 0),
-        Column::number("GPUs fed, cold", 1),
         Column::text("demand by"),
     ];
     let mut table = Table::new("How many GPUs this storage feeds", columns);
@@ -86,9 +86,9 @@ fn meaning(document: &Document) -> Section {
         table.push([
             job.into(),
             gpu.into(),
+            fed.gpus.into(),
             fed.demand.samples_per_s.into(),
             fed.mb_per_s.into(),
-            fed.gpus.into(),
             source.into(),
         ]);
     }
@@ -247,7 +247,7 @@ fn numbers(document: &Document) -> Section {
         Column::text("pattern"),
         Column::text("cache"),
         Column::number("threads", 0),
-        Column::number("block KiB", 0),
+        Column::number("request KiB", 0),
         Column::number("depth", 0),
         Column::number("MB/s", 0),
         Column::number("samples/s", 0),
@@ -263,13 +263,15 @@ fn numbers(document: &Document) -> Section {
     ];
     let mut table = Table::new("", columns);
     for row in &document.results {
+        // Under members a request is a sample, whatever the size of blocks.
+        let request = (row.pattern != Pattern::Members.as_str()).then_some(row.block_bytes as f64 / 1024.0);
         let doubts: Vec<&str> = row.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
         table.push([
             row.method.into(),
             row.pattern.into(),
             row.cache.into(),
             (row.threads as f64).into(),
-            (row.block_bytes as f64 / 1024.0).into(),
+            request.into(),
             (row.queue_depth as f64).into(),
             row.mb_per_s.into(),
             row.samples_per_s.into(),
