@@ -56,7 +56,7 @@ class Case:
             "--randrepeat=0",
         ]
         if self.cache == "warm":
-            command += ["--time_based", f"--runtime={seconds}"]
+            command += ["--time_based", f"--runtime={round(seconds * 1000)}ms"]
         for number in range(self.threads):
             command += [f"--name=job{number}", f"--filename={':'.join(map(str, files[number :: self.threads]))}"]
             # All of one file before the next, as a thread of a loader reads shards.

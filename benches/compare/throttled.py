@@ -135,6 +135,7 @@ def measure(arguments: argparse.Namespace) -> dict:
 def bench(arguments: argparse.Namespace, method: str, pattern: str, threads: int, files: list[Path]) -> list[str]:
     words = ["--json", "--no-profile", "--cache=cold", "--blocks=256KiB", f"--methods={method}"]
     words += [f"--patterns={pattern}", f"--threads={threads}", f"--runs={arguments.runs}"]
+    # Long enough that what the kernel reads ahead, several megabytes at once, is a small part of it.
     words += [f"--duration={arguments.seconds}"]
     return [arguments.brimful, "bench", "storage", *words, *map(str, files)]
 
@@ -164,11 +165,11 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="a folder on the disk to throttle")
     parser.add_argument("--brimful", default="brimful", help="the command, built with optimisation")
-    parser.add_argument("--limits", type=float, nargs="+", default=[20.0, 50.0], metavar="MB/S")
+    parser.add_argument("--limits", type=float, nargs="+", default=[50.0, 100.0], metavar="MB/S")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4, help="of each run")
+    parser.add_argument("--seconds", type=float, default=10, help="of each run")
     parser.add_argument("--files", type=int, default=2)
-    parser.add_argument("--file-bytes", type=int, default=300_000_000)
+    parser.add_argument("--file-bytes", type=int, default=650_000_000)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     needed = max(arguments.limits) * 1e6 * (arguments.seconds + 2)
