@@ -28,6 +28,31 @@ pub(super) struct Output {
     is_grey: bool,
     /// A row of planes on the way to pixels.
     lines: [Vec<u8>; 3],
+    needs: Needs,
+}
+
+/// How much the pictures of late needed: memory that a rare large one took is given back.
+#[derive(Debug, Default)]
+struct Needs {
+    /// The most of this period, and of the one before.
+    most: [usize; 2],
+    pictures: u32,
+}
+
+impl Needs {
+    /// Pictures of a period.
+    const PERIOD: u32 = 64;
+
+    /// Counts a picture that needs `len` bytes; the capacity from which on memory is too much.
+    fn count(&mut self, len: usize) -> usize {
+        if self.pictures == Self::PERIOD {
+            self.most = [0, self.most[0]];
+            self.pictures = 0;
+        }
+        self.pictures += 1;
+        self.most[0] = self.most[0].max(len);
+        4 * self.most[0].max(self.most[1])
+    }
 }
 
 impl Output {
@@ -40,7 +65,8 @@ impl Output {
             Form::Pixels => 3 * self.width * self.height,
             Form::Planes => 3 * self.stride() * self.height,
         };
-        if self.data.len() < len {
+        let most = self.needs.count(len);
+        if self.data.len() < len || self.data.capacity() > most {
             self.data = vec![0; len];
         }
         let stride = self.stride();
@@ -88,5 +114,28 @@ impl Output {
         instructions.rgb_planes(ycc, [&mut red[..stride], &mut green[..stride], &mut blue[..stride]]);
         let planes = [&red[..stride], &green[..stride], &blue[..stride]];
         instructions.interleave(planes, &mut self.data[3 * row * width..][..3 * width]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_rare_large_picture_is_given_back() {
+        let mut output = Output::default();
+        let mut begin = |side| {
+            let region = Region { x: 0, y: 0, width: side, height: side };
+            output.begin(region, Form::Pixels, false);
+            output.data.capacity()
+        };
+        let (small, large) = (begin(100), begin(1000));
+        assert!(large >= 3_000_000);
+        let after: Vec<_> = (0..3 * Needs::PERIOD).map(|_| begin(100)).collect();
+        assert_eq!(after[..Needs::PERIOD as usize / 2], vec![large; Needs::PERIOD as usize / 2]);
+        assert_eq!(after.last(), Some(&small));
+        // Pictures that are all large keep theirs.
+        let kept: Vec<_> = (0..3 * Needs::PERIOD).map(|i| begin(if i % 16 == 0 { 1000 } else { 400 })).collect();
+        assert_eq!(kept, vec![large; kept.len()]);
     }
 }
