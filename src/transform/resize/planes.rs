@@ -6,7 +6,7 @@
 use super::super::single::SingleResample;
 use super::weights::Weights;
 #[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::x86::{self, Reach};
 use crate::decode::{Instructions, Planes};
 
 /// Samples that are handled at once: lines are a whole number of them long.
@@ -74,14 +74,15 @@ impl PlaneResampler {
         let Self { instructions, x, across, .. } = self;
         #[cfg(target_arch = "x86_64")]
         if instructions.have_avx2() {
-            let fits = self.steps.set(x, planes.stride);
+            let reach = self.steps.set(x, planes.stride);
             for (plane, out) in (0..3).zip(across.chunks_exact_mut(line * planes.height as usize)) {
+                let plane = planes.plane(plane);
                 // SAFETY: the functions of `x86` need AVX2, and nothing else.
                 unsafe {
-                    if fits {
-                        x86::across(planes.plane(plane), planes.stride, &self.steps, out, line, x.precision);
-                    } else {
-                        x86::across_far(planes.plane(plane), planes.stride, x, out, line);
+                    match reach {
+                        Reach::Near => x86::across(plane, planes.stride, &self.steps, out, line, x.precision),
+                        Reach::Far => x86::across_far(plane, planes.stride, &self.steps, out, line, x.precision),
+                        Reach::Short => across_plainly(plane, planes.stride, x, out, line),
                     }
                 }
             }

@@ -2,13 +2,15 @@
 
 use std::arch::x86_64::*;
 
-use super::planes::{CHUNK, across_plainly};
+use super::planes::CHUNK;
 use super::weights::Weights;
 
 /// Outputs that are made at once, in groups of four.
 const UNIT: usize = 16;
 /// Inputs that a group may reach over.
 const WINDOW: usize = 16;
+/// Outputs that are made at once where each has windows of its own.
+const FAR_UNIT: usize = 8;
 
 /// How to resample across: for each unit of outputs the windows that its groups read, and for each two taps how the
 /// inputs are brought to their weights.
@@ -19,6 +21,28 @@ pub(super) struct Steps {
     /// For each unit, a step for each two taps.
     steps: Vec<Step>,
     pairs: usize,
+    far: Far,
+}
+
+/// The same where groups reach too far: each output has one window or several, all as many.
+#[derive(Debug, Default)]
+struct Far {
+    /// Where the first window of each output begins; the last ends inside the row. A whole number of units.
+    starts: Vec<usize>,
+    /// A weight for each input of each window.
+    weights: Vec<[i16; WINDOW]>,
+    windows: usize,
+}
+
+/// Which of the twins takes rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// [`across`]
+    Near,
+    /// [`across_far`]
+    Far,
+    /// Rows are too short for windows.
+    Short,
 }
 
 /// Two taps of sixteen outputs: groups 0 and 2, then groups 1 and 3, so that packing brings them into order.
@@ -29,8 +53,16 @@ struct Step {
 }
 
 impl Steps {
-    /// Those of `weights` for rows of `stride` samples, at least a window; false if a group reaches too far.
-    pub(super) fn set(&mut self, weights: &Weights, stride: usize) -> bool {
+    /// Those of `weights` for rows of `stride` samples.
+    pub(super) fn set(&mut self, weights: &Weights, stride: usize) -> Reach {
+        if stride >= WINDOW && self.set_near(weights, stride) {
+            return Reach::Near;
+        }
+        if self.far.set(weights, stride) { Reach::Far } else { Reach::Short }
+    }
+
+    /// False if a group reaches too far.
+    fn set_near(&mut self, weights: &Weights, stride: usize) -> bool {
         let outputs = weights.starts.len();
         self.pairs = weights.taps / 2;
         self.windows.clear();
@@ -60,6 +92,30 @@ impl Steps {
             }
             self.windows.push(windows);
         }
+        true
+    }
+}
+
+impl Far {
+    /// False if rows are too short.
+    fn set(&mut self, weights: &Weights, stride: usize) -> bool {
+        self.windows = weights.taps.div_ceil(WINDOW);
+        let span = self.windows * WINDOW;
+        let outputs = weights.starts.len();
+        if stride < span {
+            return false;
+        }
+        self.starts.clear();
+        self.weights.clear();
+        self.weights.resize(outputs.next_multiple_of(FAR_UNIT) * self.windows, [0; WINDOW]);
+        for (output, own) in self.weights.chunks_exact_mut(self.windows).take(outputs).enumerate() {
+            let start = weights.starts[output].min(stride - span);
+            let offset = weights.starts[output] - start;
+            let count = weights.counts[output];
+            own.as_flattened_mut()[offset..][..count].copy_from_slice(&weights.of(output)[..count]);
+            self.starts.push(start);
+        }
+        self.starts.resize(outputs.next_multiple_of(FAR_UNIT), 0);
         true
     }
 }
@@ -158,10 +214,37 @@ fn packed(even: __m256i, odd: __m256i, shift: __m128i) -> [u8; UNIT] {
     bytemuck::cast(_mm256_castsi256_si128(bytes))
 }
 
-/// [`across_plainly`], for windows that reach too far.
+/// Each row of `plane`, `stride` apart, to `line` samples of `out`, where windows reach far.
 #[target_feature(enable = "avx2")]
-pub(super) fn across_far(plane: &[u8], stride: usize, weights: &Weights, out: &mut [u8], line: usize) {
-    across_plainly(plane, stride, weights, out, line);
+pub(super) fn across_far(plane: &[u8], stride: usize, steps: &Steps, out: &mut [u8], line: usize, precision: u32) {
+    let Far { starts, weights, windows } = &steps.far;
+    let shift = _mm_cvtsi32_si128(precision as i32);
+    let half = _mm256_set1_epi32(1 << precision >> 1);
+    for (row, out) in plane.chunks_exact(stride).zip(out.chunks_exact_mut(line)) {
+        let units = starts.as_chunks::<FAR_UNIT>().0.iter().zip(weights.chunks_exact(FAR_UNIT * windows));
+        for ((starts, weights), out) in units.zip(out.as_chunks_mut::<FAR_UNIT>().0) {
+            let mut sums = [_mm256_setzero_si256(); FAR_UNIT];
+            for ((sum, start), weights) in sums.iter_mut().zip(starts).zip(weights.chunks_exact(*windows)) {
+                let inputs = row[*start..].as_chunks::<WINDOW>().0;
+                for (inputs, weights) in inputs.iter().zip(weights) {
+                    let inputs = _mm256_cvtepu8_epi16(bytemuck::cast(*inputs));
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(inputs, bytemuck::cast(*weights)));
+                }
+            }
+            // Four sums in each half of a vector, one half for the lower inputs and one for the upper.
+            let four =
+                |s: [__m256i; 4]| _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
+            let [a, b, c, d, e, f, g, h] = sums;
+            let (first, second) = (four([a, b, c, d]), four([e, f, g, h]));
+            let lower = _mm256_permute2x128_si256::<0x20>(first, second);
+            let upper = _mm256_permute2x128_si256::<0x31>(first, second);
+            let sums = _mm256_sra_epi32(_mm256_add_epi32(_mm256_add_epi32(lower, upper), half), shift);
+            let words = _mm256_packs_epi32(sums, sums);
+            let bytes: [u8; 32] = bytemuck::cast(_mm256_packus_epi16(words, words));
+            out[..4].copy_from_slice(&bytes[..4]);
+            out[4..].copy_from_slice(&bytes[16..20]);
+        }
+    }
 }
 
 /// Row `output` of the rows of `plane`, each as long as `out`, which is a whole number of chunks.
