@@ -288,36 +288,3 @@ def test_threads_serve_several_epochs_and_persistent_workers_keep_the_iterator(d
     for _ in range(3):
         assert labels(loader) == [list(range(8)), list(range(8, 16))]
     assert loader._iterator is not None
-
-
-def pairs(rows):
-    return [label for _, label in rows]
-
-
-STAGED = {"threads": {"num_workers": 2}, "processes": {"num_workers": 2, "stages": "processes"}}
-
-
-@pytest.mark.parametrize("where", STAGED.values(), ids=STAGED)
-def test_python_stages_follow_samplers_too(plain, where):
-    def loader(kind, made, **arguments):
-        ours = where if kind is brimful.DataLoader else {}
-        return kind(plain, collate_fn=pairs, **{"batch_size": 4, **made(plain)}, **ours, **arguments)
-
-    for make in (SAMPLERS["subset"], SAMPLERS["rank 1 of 3"], SAMPLERS["batches"], SAMPLERS["empty"]):
-        ours, theirs = (loader(kind, make) for kind in (brimful.DataLoader, data.DataLoader))
-        assert (ours.explain().engine, ours.explain().python) == ("native", ("collate_fn",))
-        assert list(ours) == list(theirs)
-    states, batches = [], []
-    driven = loader(brimful.DataLoader, STATEFUL["own generator"])
-    for batch in driven:
-        states.append(driven.state_dict())
-        batches.append(batch)
-    other = loader(brimful.DataLoader, STATEFUL["own generator"])
-    other.load_state_dict(states[2])
-    assert list(other) == batches[3:]
-
-    got = []
-    with pytest.raises(LookupError, match="no more"):
-        for batch in loader(brimful.DataLoader, lambda ds: {"sampler": Broken(), "batch_size": 3}):
-            got.append(batch)
-    assert got == [[0, 1, 2], [3, 4, 5]]
