@@ -286,6 +286,66 @@ def test_faults_raise_what_webdataset_raises_or_are_passed_over(tmp_path, fault,
     assert len(list(pipeline(wds.ignore_and_continue))) == left
 
 
+def fails_on_three(number):
+    if number == 3:
+        raise KeyError("three")
+    return number
+
+
+def test_what_functions_raise_goes_to_their_handler_after_the_samples_before_it(pattern):
+    def pipeline(stage, handler):
+        options = {"handler": handler}
+        ds = wds.WebDataset(pattern, shardshuffle=False, **options).decode(**options)
+        if stage == "map_dict":
+            return ds.map_dict(cls=fails_on_three, **options).to_tuple("cls", **options)
+        return ds.to_tuple("cls", **options).map_tuple(fails_on_three, **options)
+
+    for stage in ("map_dict", "map_tuple"):
+        going_on = pipeline(stage, wds.warn_and_continue)
+        assert going_on.explain().engine == "native"
+        with pytest.warns(UserWarning, match="three"):
+            assert [label for (label,) in going_on] == [0, 1, 2, *range(4, 48)]
+        rows = iter(pipeline(stage, wds.reraise_exception))
+        assert [next(rows) for _ in range(3)] == [(0,), (1,), (2,)]
+        with pytest.raises(KeyError, match="three"):
+            next(rows)
+
+
+VALUES = {
+    "cls": [b" -7\n", b"1_000", b"18446744073709551616", b"7.5", b"", b"0x10"],
+    "json": [b"NaN", b"[-Infinity]", b"1" * 40, b'"\\ud800"', b"-0", "1".encode("utf-16"), b"[" * 200 + b"]" * 200]
+    + [b"null", b"[1,]", b""],
+    "txt": ["é".encode(), b"\xff", b"", b"\xef\xbb\xbfx"],
+}
+
+
+@pytest.mark.parametrize(("field", "data"), [(field, data) for field, values in VALUES.items() for data in values])
+def test_odd_values_are_read_as_the_stages_read_them(tmp_path, field, data):
+    path = str(write_shard(tmp_path / "a.tar", [{"__key__": b"k", field: data}]))
+
+    def outcome(**options):
+        ds = wds.WebDataset(path, shardshuffle=False, **options).decode().to_tuple(field)
+        try:
+            return repr(list(ds))
+        except (wds.DecodingError, ValueError) as error:
+            return type(error), getattr(error, "key", None), getattr(error, "k", None)
+
+    assert wds.WebDataset(path, shardshuffle=False).decode().to_tuple(field).explain().engine == "native"
+    assert outcome() == outcome(compat="strict")
+
+
+def test_none_is_refused_or_passes_as_to_tuple_says(tmp_path):
+    rows = [{"__key__": b"k", "cls": b"1", "jpg": jpeg(photo(0, 20, 20))}]
+    path = str(write_shard(tmp_path / "a.tar", rows))
+    for field in ("cls", "jpg"):
+        changed = {field: lambda value: None}
+        ds = wds.WebDataset(path, shardshuffle=False).decode("pil").map_dict(**changed)
+        assert list(ds.to_tuple(field, none_is_error=False)) == [(None,)]
+        with pytest.raises(ValueError, match="None"):
+            list(ds.to_tuple(field))
+        assert ds.to_tuple(field).explain().python == (changed[field].__qualname__,)
+
+
 def test_a_shard_named_twice_comes_twice(folder):
     shard = str(folder / "train-000.tar")
     ds = wds.WebDataset(f"{shard}::{shard}", shardshuffle=False).decode().to_tuple("cls")

@@ -1,6 +1,7 @@
 """One value of a sample: the native field it comes from, and how that becomes what the stages would have made.
 
-A column of a native batch becomes rows here, or stays whole where nothing has to be done to its rows.
+A column of a native batch becomes values here, or stays whole where nothing has to be done to them. Numbers and JSON
+are read by Python, which knows integers of any size and NaN.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from .._compiler import Compiled, compile_transform
 from ..arrays import numpy_column, torch_column
 from ..errors import BrimfulError
 from . import images
-from .values import extension
+from .values import extension, int_loads, json_loads
 
 NATIVE_IMAGES = frozenset(["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm"])
-NATIVE_VALUES = frozenset(["cls", "cls2", "index", "inx", "id", "txt", "text", "transcript", "json", "jsn"])
+NUMBERS = frozenset(["cls", "cls2", "index", "inx", "id"])
+TEXTS = frozenset(["txt", "text", "transcript"])
+DOCUMENTS = frozenset(["json", "jsn"])
+NATIVE_VALUES = NUMBERS | TEXTS | DOCUMENTS
 
 # Fields with these endings are decoded in Python: some may run code, some need packages, arrays may differ in shape.
 PYTHON_VALUES = frozenset(["pkl", "pickle", "pyd", "pth", "ten", "tb", "mp", "msg", "npy", "npz", "cbor", "gz"])
@@ -35,11 +39,21 @@ class Column:
         field: as `ShardDataset` names it.
         image_spec: how an image is wanted, or None for what is none.
         functions: of the value, in order.
+        loads: of the bytes of a field that is delivered so, its value.
     """
 
     field: str
     image_spec: str | None = None
     functions: tuple[Callable, ...] = ()
+    loads: Callable[[bytes], Any] | None = None
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether what `functions` make of a value can be None."""
+        if not self.functions:
+            return False
+        compiled = self.compiled()
+        return compiled is None or not compiled.is_native
 
     def compiled(self) -> Compiled | None:
         """The functions of a PIL image, split into their native and their Python part; None if none is native."""
@@ -52,19 +66,15 @@ class Column:
             return None
         return compiled if compiled.names else None
 
-    def rows(self, column: Any, compiled: Compiled | None) -> list[Any]:
-        """The values of a native column, as the stages would make them."""
+    def values(self, column: Any, compiled: Compiled | None) -> tuple[list[Any], tuple[Callable, ...]]:
+        """The values of a native column, and the functions that are left to make of each what the stages would."""
         if self.image_spec is None:
             values = numpy_column(column).tolist() if isinstance(column, _native.Tensor) else list(column)
-            functions = self.functions
-        elif compiled is not None and compiled.makes_tensor:
-            values, functions = _each(column, torch_column), compiled.python
-        else:
-            values = [_image(pixels, self.image_spec) for pixels in _each(column, numpy_column)]
-            functions = self.functions if compiled is None else compiled.python
-        for function in functions:
-            values = [function(value) for value in values]
-        return values
+            return values, self.functions
+        if compiled is not None and compiled.makes_tensor:
+            return _each(column, torch_column), compiled.python
+        values = [_image(pixels, self.image_spec) for pixels in _each(column, numpy_column)]
+        return values, self.functions if compiled is None else compiled.python
 
     def whole(self, column: Any, compiled: Compiled | None) -> Any | None:
         """The native column as a column of a batch; None where its rows have to be made and combined."""
@@ -96,7 +106,11 @@ def column_of(names: str, is_decoded: bool, image_spec: str | None) -> Column:
     endings = {extension(name) for name in alternatives}
     if endings & PYTHON_VALUES:
         raise NoNativeForm(f"'{names}' is decoded in Python")
-    if endings <= NATIVE_VALUES:
+    if endings <= NUMBERS:
+        return Column(f"{names}:bytes", loads=int_loads)
+    if endings <= DOCUMENTS:
+        return Column(f"{names}:bytes", loads=json_loads)
+    if endings <= TEXTS:
         return Column(names)
     if not endings & (NATIVE_VALUES | set(images.IMAGE_EXTENSIONS)) or (
         image_spec is None and not endings & NATIVE_VALUES
@@ -105,6 +119,13 @@ def column_of(names: str, is_decoded: bool, image_spec: str | None) -> Column:
     if image_spec is not None and endings <= NATIVE_IMAGES:
         return Column(names, image_spec)
     raise NoNativeForm(f"'{names}' may be several kinds of value")
+
+
+def present(value: Any) -> Any:
+    """`value`, which to_tuple refuses where it is None."""
+    if value is None:
+        raise ValueError("a field of to_tuple is None; none_is_error=False lets it pass")
+    return value
 
 
 def _each(column: Any, convert: Callable[[Any], Any]) -> list[Any]:

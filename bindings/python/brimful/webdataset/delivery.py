@@ -10,7 +10,7 @@ import os
 import random
 import tarfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import _native
@@ -30,6 +30,7 @@ from ..ranks import WHOLE, Split
 from . import ordering, splitting, workers
 from .autodecode import DecodingError
 from .batching import _batched, combine_values
+from .columns import Column, present
 from .dataset import check_empty
 from .gopen import local_path
 from .recognition import Plan
@@ -54,6 +55,8 @@ class Delivery:
         if sum(column.image_spec is not None for column in plan.columns) > 1:
             # The native side has one transform for all images of a sample.
             self._compiled = [None] * len(plan.columns)
+        # Behind the columns of the plan, what an error needs to name a sample.
+        self._names = ["__key__", "__url__"] if any(column.loads for column in plan.columns) else []
         self._engine: Engine | None = None
         place = workers.pytorch_worker_info()
         # Worker processes know of no other rank's order, and take shards as the splitters say.
@@ -80,10 +83,13 @@ class Delivery:
                 yield [combine(list(column)) for column in zip(*samples)]
             return
         for batch in self._batches():
-            columns = []
-            for column, native, compiled in zip(self.plan.columns, batch.columns, self._compiled):
-                whole = column.whole(native, compiled)
-                columns.append(combine(column.rows(native, compiled)) if whole is None else whole)
+            columns = [
+                column.whole(native, compiled)
+                for column, native, compiled in zip(self.plan.columns, batch.columns, self._compiled)
+            ]
+            left = [place for place, column in enumerate(columns) if column is None]
+            for place, values in zip(left, zip(*self._samples(batch, left))):
+                columns[place] = combine(list(values))
             yield columns
 
     def explain(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -92,7 +98,11 @@ class Delivery:
         for column, compiled in zip(self.plan.columns, self._compiled):
             transforms += [] if compiled is None else compiled.names
             rest = column.functions if compiled is None else compiled.python
-            python += [getattr(function, "__qualname__", type(function).__name__) for function in rest]
+            python += [
+                getattr(function, "__qualname__", type(function).__name__)
+                for function in rest
+                if function is not present
+            ]
         native = [name for name in self.plan.names if name not in ("map_dict", "map_tuple")]
         batched = native.pop() if self.plan.batch is not None and native[-1].startswith("batched") else None
         return (*native, *transforms, *([batched] if batched else ())), tuple(python), self._notes()
@@ -112,8 +122,38 @@ class Delivery:
 
     def _rows(self) -> Iterator[tuple]:
         for batch in self._batches():
-            columns = zip(self.plan.columns, batch.columns, self._compiled)
-            yield from zip(*(column.rows(native, compiled) for column, native, compiled in columns))
+            yield from self._samples(batch, range(len(self.plan.columns)))
+
+    def _samples(self, batch: _native.Batch, places: Iterable[int]) -> Iterator[tuple]:
+        """The values at `places` of each sample of a batch; functions in Python are called sample by sample."""
+        natives, made = batch.columns, []
+        for place in places:
+            column = self.plan.columns[place]
+            made.append((column, *column.values(natives[place], self._compiled[place])))
+        for row in range(len(batch)):
+            try:
+                sample = tuple(
+                    self._value(column, values[row], functions, natives, row) for column, values, functions in made
+                )
+            except Exception as error:
+                # It raises, or the sample is left out.
+                self.plan.handler(error)
+                continue
+            yield sample
+
+    def _value(self, column: Column, value: Any, functions: tuple[Callable, ...], natives: list[Any], row: int) -> Any:
+        if column.loads is not None:
+            try:
+                loaded = column.loads(value)
+            except Exception as error:
+                *_, keys, urls = natives
+                field = column.field.removesuffix(":bytes")
+                raise DecodingError(url=urls[row], key=keys[row], k=field) from error
+            # None is a decoder's word for what it does not know: the JSON text null stays the bytes that it was.
+            value = value if loaded is None else loaded
+        for function in functions:
+            value = function(value)
+        return value
 
     def _batches(self) -> Iterator[_native.Batch]:
         engine = self._make_engine()
@@ -170,7 +210,7 @@ class Delivery:
             try:
                 return ShardDataset(
                     paths,
-                    [column.field for column in self.plan.columns],
+                    [column.field for column in self.plan.columns] + self._names,
                     transform,
                     damage="resync" if self.plan.goes_on else "strict",
                     duplicates="keep_first" if self.plan.goes_on else "error",

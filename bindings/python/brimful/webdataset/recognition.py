@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import autodecode, batching, cache, dataset, fields, handlers, images, ordering, splitting, tariterators, utils
-from .columns import Column, NoNativeForm, column_of
+from .columns import Column, NoNativeForm, column_of, present
 from .gopen import local_path
 from .shardlists import EndlessShards, SimpleShardList
 from .stages import FilterFunction
@@ -39,6 +39,7 @@ class Plan:
         batch: rows of a batch, or None for samples.
         partial: whether a last batch may be shorter.
         goes_on: whether bad samples and shards are left out.
+        handler: told of what functions in Python raise.
         empty_check: whether it is an error that there are no samples.
     """
 
@@ -55,6 +56,7 @@ class Plan:
     batch: int | None = None
     partial: bool = True
     goes_on: bool = False
+    handler: Callable = handlers.reraise_exception
     empty_check: bool = False
 
 
@@ -139,6 +141,7 @@ class _Reader:
         if self.goes_on not in (None, goes_on):
             raise NoNativeForm(f"{_name(stage)} has another handler than the stages before it")
         self.goes_on = goes_on
+        self.plan = replace(self.plan, handler=handler or handlers.reraise_exception)
 
     def _source(self) -> None:
         stage = self._next()
@@ -263,6 +266,11 @@ class _Reader:
             replace(column, functions=(self.functions[name],)) if name in self.functions else column
             for name, column in zip(names, columns)
         ]
+        if stage.kw.get("none_is_error") in (None, True):
+            columns = [
+                replace(column, functions=(*column.functions, present)) if column.may_be_none else column
+                for column in columns
+            ]
         self._take(f"to_tuple({', '.join(names)})", columns=tuple(columns))
         self._keep()
 

@@ -18,11 +18,13 @@ from typing import Any
 
 from ..errors import DataWarning
 from .encoders import (
+    cbor_dumps,
     default_handlers,
     encode_based_on_extension,
     encode_based_on_extension1,
     imageencoder,
     make_encoder,
+    mp_dumps,
     numpy_dumps,
     numpy_npz_dumps,
     tenbin_dumps,
@@ -33,11 +35,13 @@ from .gopen import gopen, local_path
 __all__ = [
     "ShardWriter",
     "TarWriter",
+    "cbor_dumps",
     "default_handlers",
     "encode_based_on_extension",
     "encode_based_on_extension1",
     "imageencoder",
     "make_encoder",
+    "mp_dumps",
     "numpy_dumps",
     "numpy_npz_dumps",
     "tenbin_dumps",
