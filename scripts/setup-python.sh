@@ -68,22 +68,24 @@ test)
     fi
     ;;
 compat)
-    # What the tests of webdataset import beside it.
-    small=$(missing_modules imageio lmdb msgpack yaml)
+    # What the tests of webdataset and torch import beside them.
+    small=$(missing_modules imageio lmdb msgpack yaml expecttest psutil pytest_timeout)
     if [ -n "$small" ]; then
-        say "downloading $small: about 3 MB"
-        install ${small/yaml/pyyaml}
+        say "downloading $small: about 4 MB"
+        small=${small/yaml/pyyaml}
+        # shellcheck disable=SC2086 -- several packages
+        install ${small/pytest_timeout/pytest-timeout}
     fi
     ;;
 bench)
     [ -z "$(missing_modules webdataset)" ] || { say "downloading webdataset: about 1 MB"; install webdataset; }
     ;;
 frameworks)
-    packages=$(missing_modules lightning accelerate transformers jax)
+    packages=$(missing_modules lightning accelerate transformers jax open_clip pandas)
     if [ -n "$packages" ]; then
-        say "downloading $packages: up to 200 MB"
+        say "downloading $packages: up to 250 MB"
         # shellcheck disable=SC2086 -- several packages
-        install $packages
+        install ${packages/open_clip/open_clip_torch}
     fi
     ;;
 none) ;;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs brimful under the frameworks that are installed (FRAMEWORKS=1 installs them first), and the test suites of
 # webdataset and torch against brimful, as far as they are at hand: WEBDATASET_SUITE and TORCH_SUITE name a checkout of
-# each, or a git repository and a revision in it (path@revision). With RAY=1 conversions on a local Ray cluster are
+# each, or a git repository and a revision in it (path@revision). TORCHVISION_TRAIN and TIMM_TRAIN name training scripts
+# of torchvision (references/classification/train.py) and timm (train.py). With RAY=1 conversions on a local Ray cluster are
 # tested too; ray (80 MB) is then installed.
 set -euo pipefail
 . "$(dirname "$0")/machine.sh"

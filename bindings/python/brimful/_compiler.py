@@ -108,6 +108,8 @@ def _flatten(transform: Any) -> list[_Entry]:
         return [entry for member in members for entry in _flatten(member)]
     if isinstance(transform, Sequence) and not isinstance(transform, str):
         return [entry for member in transform for entry in _flatten(member)]
+    if _is_recipe(transform):
+        return _flatten(transform.transforms)
     return [_entry_of(transform)]
 
 
@@ -115,6 +117,28 @@ def _is_container(transform: Any) -> bool:
     kind = type(transform)
     is_compose = _family(kind) is not None and kind.__name__ == "Compose"
     return is_compose or (kind.__module__ == "torch.nn.modules.container" and kind.__name__ == "Sequential")
+
+
+def _is_recipe(transform: Any) -> bool:
+    """Whether this is a preset of torchvision's training recipe, which is in no package, and only calls its list.
+
+    A class of that name may do more: its call must be the same instructions as the one below.
+    """
+    kind = type(transform)
+    call = getattr(kind.__dict__.get("__call__"), "__code__", None)
+    if call is None or not kind.__name__.startswith("ClassificationPreset"):
+        return False
+    plain = _Recipe.__call__.__code__
+    return (call.co_code, call.co_names, call.co_argcount) == (plain.co_code, plain.co_names, plain.co_argcount)
+
+
+class _Recipe:
+    """What a preset's call looks like."""
+
+    transforms: Callable
+
+    def __call__(self, image: Any) -> Any:
+        return self.transforms(image)
 
 
 def _family(kind: type) -> str | None:

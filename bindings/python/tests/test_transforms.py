@@ -65,6 +65,32 @@ def test_the_presets_of_pretrained_models_compile():
     assert compiled.names == ("Resize", "CenterCrop", "PILToTensor", "ConvertImageDtype", "Normalize")
 
 
+class ClassificationPresetTrain:
+    """As torchvision's training recipe has it; the recipe is no package."""
+
+    def __init__(self, *steps):
+        self.transforms = V1.Compose(steps)
+
+    def __call__(self, img):
+        return self.transforms(img)
+
+
+def test_the_presets_of_torchvisions_recipe_are_what_is_in_them():
+    steps = (V1.RandomResizedCrop(64), V1.ColorJitter(0.1), V1.ToTensor())
+    assert compile_transform(ClassificationPresetTrain(*steps)) == compile_transform(steps)
+
+    class ClassificationPresetEval(ClassificationPresetTrain):
+        def __call__(self, img):
+            return self.transforms(img.convert("L"))
+
+    class Preset(ClassificationPresetTrain):
+        def __call__(self, img):
+            return self.transforms(img)
+
+    for other in (ClassificationPresetEval(*steps), Preset(*steps)):
+        assert compile_transform(other).names == ()
+
+
 def test_what_has_no_native_form_runs_in_python_after_the_rest():
     compiled = compile_transform(
         V1.Compose([V1.RandomResizedCrop(64), V1.ColorJitter(0.1), V1.ToTensor(), V1.Normalize(MEAN, STD)])

@@ -33,6 +33,8 @@ OURS = {
     "io": "read",
     "shuffle_window": 2,
     "snapshot_every_n_steps": 5,
+    "device_batches_max": 8,
+    "stages": "threads",
 }
 
 
