@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
 import pickle
 import threading
@@ -13,7 +14,8 @@ import numpy
 import pytest
 
 import brimful
-from conftest import SAMPLES, jpeg, photo, write_shard
+from brimful import transforms as T
+from conftest import SAMPLES, jpeg, photo, sample, write_shard
 
 torch = pytest.importorskip("torch")
 V1 = pytest.importorskip("torchvision.transforms")
@@ -82,6 +84,26 @@ def test_images_of_any_size_and_fields_of_any_kind_pass(tmp_path, stages):
         assert torch.equal(array, torch.arange(number, dtype=torch.int16))
         assert (text, document, label, key) == ("a", {"a": [1, None]}, 3, str(number))
         assert data == rows[number]["jpg"]
+
+
+@pytest.mark.parametrize("stages", PLACES)
+@pytest.mark.parametrize("kind", [brimful.DataLoader, brimful.Loader])
+def test_a_step_in_python_changes_nothing_about_other_fields(tmp_path, kind, stages):
+    documents = [
+        {"whole": n, "mixed": n / 2 if n % 2 else n, "flag": n > 1, "list": [n] * n, "any": n or "x"} for n in range(4)
+    ]
+    rows = [{**sample(n), "json": json.dumps(document).encode()} for n, document in enumerate(documents)]
+    shard = write_shard(tmp_path / "a.tar", rows)
+    texts = ("txt", "json", "jpg:bytes", "__key__")
+    for field in ("cls", *texts, *(f"json:{name}" for name in documents[0])):
+        transforms = ([T.CenterCrop(8), T.ToTensor()], [T.CenterCrop(8), T.ToTensor(), abs])
+        data = [brimful.ShardDataset(shard, ("jpg", field), transform, index_cache=None) for transform in transforms]
+        native, staged = (next(iter(kind(made, 4, stages=stages, num_workers=1)))[1] for made in data)
+        assert type(native) is type(staged), field
+        if isinstance(native, list):
+            assert native == staged, field
+        else:
+            assert (native.dtype, native.tolist()) == (staged.dtype, staged.tolist()), field
 
 
 @pytest.mark.parametrize("stages", PLACES)

@@ -65,3 +65,19 @@ def numpy_collate(samples: Sequence[Any], allocate: Allocate | None) -> Any:
         return numpy.stack(rows, out=out.reshape(len(rows), *first.shape))
     is_number = all(isinstance(row, (bool, int, float, numpy.number)) for row in rows)
     return numpy.asarray(rows) if is_number else list(rows)
+
+
+def as_delivered(
+    column: list[Any], collate: Callable[[list[Any], Allocate | None], Any], allocate: Allocate | None
+) -> Any:
+    """A field that nobody changed as native batches have it: numbers and arrays collated, everything else a list."""
+    if not all(_is_number(value) or hasattr(value, "shape") for value in column):
+        return column
+    if any(type(value) is float for value in column):
+        # torch goes by the first of them.
+        column = [float(value) if _is_number(value) else value for value in column]
+    return collate(column, allocate)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from . import draws as sources
-from .collate import Allocate, numpy_collate, torch_collate
+from .collate import Allocate, as_delivered, numpy_collate, torch_collate
 from .draws import Source, Undrawn
 from .failure import name_of, noted
 
@@ -85,8 +85,7 @@ class Recipe:
                     samples.append(self._sample(values, key, draws))
                 after()
             if self.collate_fn is None:
-                collate = torch_collate if self.arrays == "torch" else numpy_collate
-                return self._collated(collate, samples, allocate)
+                return self._collated(self._columns, samples, rows, allocate)
             with draws.sample(sources.of_batch(rows.draws)), draws.step(sources.source_of(self.collate_fn)):
                 return self._collated(self.collate_fn, samples)
 
@@ -117,6 +116,28 @@ class Recipe:
     @cached_property
     def _sources(self) -> list[Source]:
         return [sources.source_of(step) for step in self.steps]
+
+    def _columns(self, samples: list[Any], rows: Rows, allocate: Allocate | None) -> Any:
+        """A batch by column, as native ones are: texts, bytes and JSON values stay lists."""
+        collate = torch_collate if self.arrays == "torch" else numpy_collate
+        if self.names == "":
+            columns = [samples]
+        else:
+            fields = range(len(self.is_image)) if self.names is None else self.names
+            columns = [[sample[field] for sample in samples] for field in fields]
+        for field, column in enumerate(columns):
+            if self._is_changed(field):
+                columns[field] = collate(column, allocate)
+            else:
+                columns[field] = as_delivered(column, collate, allocate)
+        if self.names is None:
+            return columns if self.arrays == "torch" else tuple(columns)
+        return columns[0] if self.names == "" else dict(zip(self.names, columns, strict=True))
+
+    def _is_changed(self, field: int) -> bool:
+        """Whether a function of the user's made a field's values."""
+        is_target = self.target_transform is not None and field == len(self.is_image) - 1
+        return is_target or (self.is_image[field] and bool(self.steps))
 
     @staticmethod
     def _collated(collate: Callable, samples: list[Any], *rest: Any) -> Any:
