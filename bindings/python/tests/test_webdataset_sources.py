@@ -6,6 +6,8 @@ import http.server
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -300,6 +302,38 @@ def test_copies_of_shards_with_one_name_are_two(server, tmp_path):
             assert sample["__local_path__"].startswith(str(copies))
     assert len(server.requests) == 2
     assert len([name for name in os.listdir(copies) if not name.startswith(".")]) == 2
+
+
+def test_the_environment_names_the_folder_of_copies_where_no_argument_does(server, tmp_path, monkeypatch):
+    shard(tmp_path / "a.tar", "x")
+    for name in ("by environment", "by argument"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("WDS_CACHE", str(tmp_path / "by environment"))
+    monkeypatch.setenv("WDS_CACHE_SIZE", "5e9")
+    url = f"{server.url}/a.tar"
+    by_environment = wds.WebDataset(url, shardshuffle=False)
+    by_argument = wds.WebDataset(url, shardshuffle=False, cache_dir=str(tmp_path / "by argument"), cache_size=7)
+    assert (by_environment.cache_size, by_argument.cache_size) == (5e9, 7)
+    for ds, name in ((by_environment, "by environment"), (by_argument, "by argument")):
+        assert [sample["__local_path__"].startswith(str(tmp_path / name)) for sample in ds] == [True]
+
+
+@pytest.mark.parametrize("url", ["a.tar", "file:a.tar", "pipe:cat a.tar"])
+def test_a_secure_process_opens_servers_only(url, monkeypatch):
+    wds.allow("pipe")
+    monkeypatch.setattr(wds.utils, "enforce_security", True)
+    with pytest.raises(ValueError, match="unsafe_gopen"):
+        wds.gopen(url)
+
+
+def test_storage_that_ais_serves_is_named_by_the_environment(tmp_path):
+    code = "from brimful.webdataset.gopen import *; from brimful.webdataset.gopen import gopen_ais; "
+    code += "print(gopen_schemes['s3'] is gopen_ais, 'aws' in gopen_schemes)"
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')\n")
+    paths = f"{os.path.dirname(os.path.dirname(brimful.__file__))}:{tmp_path}"
+    environment = {**os.environ, "USE_AIS_FOR": "s3:aws", "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True"], done.stderr
 
 
 def test_what_is_no_archive_is_not_kept(server, tmp_path):
