@@ -22,7 +22,16 @@ from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError, choice
 from .explanation import Explanation, explain_loader
 from .following import Following
-from .samplers import Order, Planned, SeenEpoch, is_planned, native_order, own_sampler, seen_epoch
+from .samplers import (
+    Order,
+    Planned,
+    SeenEpoch,
+    is_planned,
+    is_shuffled_share,
+    native_order,
+    own_sampler,
+    seen_epoch,
+)
 from .searching import IN_FLIGHT, Searching
 from .sources import Source, Unknown, native_source, with_words
 from .stages import WISHES, Single, StagedBatches, Stages
@@ -84,7 +93,8 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
             up with; "gpu": the engines for all that they take; "cpu": threads alone; or a library, as in
             `ShardDataset`.
         io: as in `ShardDataset`, where it says something else than "auto".
-        shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close.
+        shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close. Under a
+            `DistributedSampler` that shuffles it is the native order that is shared out, not the sampler's.
         stages: where Python steps run: "auto", "threads" or "processes".
         snapshot_every_n_steps: taken for the sake of programs that use torchdata's `StatefulDataLoader`; `state_dict`
             is exact at every step, whatever it says.
@@ -186,7 +196,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
         order = None
         if sampler is None and batch_sampler is None:
             order = Order(bool(shuffle))
-        elif is_planned(sampler):
+        elif is_planned(sampler) or (shuffle_window is not None and is_shuffled_share(sampler)):
             order = native_order(sampler, self._datasets)
         self._batching: Batching | None = None
         # What the order of an epoch was drawn from: of the one that is under way, and of one that is to be taken up.

@@ -85,6 +85,11 @@ def is_planned(sampler: Any) -> bool:
     return type(sampler) in (SequentialSampler, StoredSampler, ShuffledSampler, RankSampler)
 
 
+def is_shuffled_share(sampler: Any) -> bool:
+    """Whether this is torch's sampler of a rank's share of a shuffle, for which any shuffle would do."""
+    return type(sampler) is DistributedSampler and sampler.shuffle
+
+
 def native_order(sampler: Any, datasets: tuple[Any, ...]) -> Order | None:
     """The order that `sampler` stands for; None for samplers of other kinds, or over something else."""
     source = getattr(sampler, "data_source", getattr(sampler, "dataset", None))

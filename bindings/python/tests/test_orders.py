@@ -288,3 +288,20 @@ def test_threads_serve_several_epochs_and_persistent_workers_keep_the_iterator(d
     for _ in range(3):
         assert labels(loader) == [list(range(8)), list(range(8, 16))]
     assert loader._iterator is not None
+
+
+def test_a_shuffle_window_is_kept_under_a_distributed_sampler_and_the_share_is_its(dataset):
+    samplers = [data.DistributedSampler(dataset, 2, rank, seed=3) for rank in range(2)]
+    loaders = [brimful.DataLoader(dataset, 8, sampler=sampler, shuffle_window=1) for sampler in samplers]
+    assert "through a window of 1" in str(loaders[0].explain())
+    parts = [labels(loader) for loader in loaders]
+    # Shard by shard: each rank has half of a shard before the next begins.
+    shards = [[number // 16 for batch in part for number in batch] for part in parts]
+    assert all(len(set(part[start : start + 8])) == 1 for part in shards for start in (0, 8, 16))
+    assert sorted(number for part in parts for batch in part for number in batch) == list(range(SAMPLES))
+    for sampler in samplers:
+        sampler.set_epoch(0)
+    assert [labels(loader) for loader in loaders] == parts
+    for refused in (data.SubsetRandomSampler(range(9)), data.DistributedSampler(dataset, 2, 0, shuffle=False)):
+        with pytest.warns(UserWarning, match="shuffle_window without effect"):
+            brimful.DataLoader(dataset, sampler=refused, shuffle_window=1)

@@ -216,6 +216,15 @@ class TestLightning:
         assert (options.pop("engine"), options) == (engine, expected)
         assert again.dataset is loader.dataset
         assert again.quarantine == tmp_path / "bad"
+        loader = brimful.DataLoader(
+            dataset, 8, shuffle=True, num_workers=2, **given, **{**OURS, "shuffle_window": None}
+        )
+        again = data._update_dataloader(loader, sampler)
+        expected, options = options_of(loader)["engine"], options_of(again)["engine"]
+        # Without a window the numbers are the sampler's; whole batches of them are taken where they are taken.
+        order = {"order": "given", "shuffle": False, "drop_last": False, "split": (1, 2), "remainder": "pad"}
+        assert options == expected | order
+        assert (again.drop_last, again._batching.drop_last) == (True, True)
 
     @pytest.mark.parametrize("where", ["epoch", "step"])
     def test_training_that_is_resumed_goes_on_with_the_next_sample(self, fit, dataset, tmp_path, where):
