@@ -222,7 +222,7 @@ class TestLightning:
         again = data._update_dataloader(loader, sampler)
         expected, options = options_of(loader)["engine"], options_of(again)["engine"]
         # Without a window the numbers are the sampler's; whole batches of them are taken where they are taken.
-        order = {"order": "given", "shuffle": False, "drop_last": False, "split": (1, 2), "remainder": "pad"}
+        order = {"order": "given", "shuffle": False, "drop_last": False, "remainder": "pad"}
         assert options == expected | order
         assert (again.drop_last, again._batching.drop_last) == (True, True)
 
