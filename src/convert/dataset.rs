@@ -18,6 +18,11 @@ pub(super) const DATASET: &str = "dataset.json";
 const CLASSES: &str = "classes.json";
 const LEFT_OUT: &str = "left_out.jsonl";
 
+/// Whether a conversion writes its description, or a part of it, under this name.
+pub(super) fn is_description(name: &str) -> bool {
+    [DATASET, CLASSES, LEFT_OUT].contains(&name)
+}
+
 /// The version of the description.
 const FORMAT: &str = "brimful-dataset-1";
 

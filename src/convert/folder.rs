@@ -3,18 +3,19 @@
 //!
 //! It takes torchvision's extensions for pictures; other files are counted, never read.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File, Metadata};
-use std::io;
+use std::fs::{self, File, Metadata};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc;
 use std::thread;
 
 use twox_hash::XxHash3_128;
 
+use super::files::Files;
 use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,21 +33,19 @@ pub(super) const FILE_BYTES_MAX: u64 = 256 << 20;
 pub(super) struct Folder {
     root: PathBuf,
     classes: Vec<String>,
-    /// Folders with pictures, relative to the root, and their classes.
-    folders: Vec<(PathBuf, u32)>,
-    /// All file names, one after the other.
-    names: Vec<u8>,
-    files: Vec<Entry>,
+    /// Folders with pictures, in order.
+    folders: Vec<Place>,
+    files: Files,
     notes: Vec<String>,
 }
 
-/// One picture.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    /// Where its name ends in `names`.
-    name_end: u64,
-    size: u64,
-    folder: u32,
+/// A folder with pictures.
+struct Place {
+    /// Relative to the root.
+    path: PathBuf,
+    class: u32,
+    /// The number of its first picture.
+    first: usize,
 }
 
 impl Folder {
@@ -58,42 +57,45 @@ impl Folder {
     pub(super) fn open(root: &Path, threads: usize) -> Result<Self> {
         let mut classes = Vec::new();
         let mut loose = Listed::default();
-        for entry in sorted(root)? {
-            let path = root.join(&entry.name);
+        let entries = Entries::of(root)?;
+        for entry in entries.iter() {
+            let path = root.join(entry.name);
             match entry.is_folder {
                 true if entry.is_hidden() => loose.hidden += 1,
                 true => classes.push(path),
                 false => loose.take(&entry, &path),
             }
         }
+        drop(entries);
         let mut folder = Self {
             root: root.to_owned(),
             classes: Vec::new(),
             folders: Vec::new(),
-            names: Vec::new(),
-            files: Vec::new(),
+            files: Files::default(),
             notes: Vec::new(),
         };
-        let mut counted = Listed { others: loose.others, hidden: loose.hidden, ..Listed::default() };
+        let mut counted = Counted { others: loose.others, hidden: loose.hidden, ..Counted::default() };
         if classes.is_empty() {
-            folder.add(Path::new(""), 0, &loose.files)?;
+            folder.add(PathBuf::new(), 0, &loose.files);
         } else {
-            let listed = list_all(&classes, threads)?;
-            for (class, (path, tree)) in (0u32..).zip(classes.iter().zip(listed)) {
-                let name = path.file_name().unwrap_or_default();
-                let pictures: usize = tree.iter().map(|(_, listed)| listed.files.len()).sum();
-                if pictures == 0 {
-                    counted.empty.push(name.to_string_lossy().into_owned());
+            counted.loose = loose.files.len();
+            drop(loose);
+            each_tree(&classes, threads, |class, tree| {
+                let name = classes[class].file_name().unwrap_or_default().to_string_lossy();
+                if tree.iter().all(|(_, listed)| listed.files.is_empty()) {
+                    counted.empty.push(name.clone().into_owned());
                 }
-                folder.classes.push(name.to_string_lossy().into_owned());
+                folder.classes.push(name.into_owned());
+                let class = u32::try_from(class)
+                    .map_err(|_| Error::new(ErrorKind::Limit, "more than 4,294,967,295 classes"))?;
                 for (path, listed) in tree {
                     counted.others += listed.others;
                     counted.hidden += listed.hidden;
                     let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                    folder.add(&relative, class, &listed.files)?;
+                    folder.add(relative, class, &listed.files);
                 }
-            }
-            counted.loose = loose.files.len();
+                Ok(())
+            })?;
         }
         folder.notes = counted.notes(root);
         if folder.files.is_empty() {
@@ -104,28 +106,20 @@ impl Folder {
         Ok(folder)
     }
 
-    fn add(&mut self, folder: &Path, class: u32, files: &[(Vec<u8>, u64)]) -> Result<()> {
-        if files.is_empty() {
-            return Ok(());
+    fn add(&mut self, path: PathBuf, class: u32, files: &Files) {
+        if !files.is_empty() {
+            self.folders.push(Place { path, class, first: self.files.len() });
+            self.files.append(files);
         }
-        let number = u32::try_from(self.folders.len())
-            .map_err(|_| Error::new(ErrorKind::Limit, "more than 4,294,967,295 folders"))?;
-        self.folders.push((folder.to_owned(), class));
-        for (name, size) in files {
-            self.names.extend_from_slice(name);
-            self.files.push(Entry { name_end: self.names.len() as u64, size: *size, folder: number });
-        }
-        Ok(())
     }
 
-    fn file_name(&self, sample: usize) -> &[u8] {
-        let start = if sample == 0 { 0 } else { self.files[sample - 1].name_end as usize };
-        &self.names[start..self.files[sample].name_end as usize]
+    /// The folder of a picture.
+    fn place(&self, sample: usize) -> &Place {
+        &self.folders[self.folders.partition_point(|place| place.first <= sample) - 1]
     }
 
     fn path(&self, sample: usize) -> PathBuf {
-        let (folder, _) = &self.folders[self.files[sample].folder as usize];
-        self.root.join(folder).join(OsStr::from_bytes(self.file_name(sample)))
+        self.root.join(&self.place(sample).path).join(OsStr::from_bytes(self.files.name(sample)))
     }
 }
 
@@ -135,12 +129,12 @@ impl Source for Folder {
     }
 
     fn name(&self, sample: usize, name: &mut Vec<u8>) {
-        let (folder, _) = &self.folders[self.files[sample].folder as usize];
-        if !folder.as_os_str().is_empty() {
-            name.extend_from_slice(folder.as_os_str().as_bytes());
+        let Place { path, .. } = self.place(sample);
+        if !path.as_os_str().is_empty() {
+            name.extend_from_slice(path.as_os_str().as_bytes());
             name.push(b'/');
         }
-        let (stem, _) = split_extension(self.file_name(sample));
+        let (stem, _) = split_extension(self.files.name(sample));
         name.extend_from_slice(stem);
     }
 
@@ -150,20 +144,18 @@ impl Source for Folder {
 
     fn sizes(&self, sample: usize, tell: &mut dyn FnMut(&str, u64)) {
         if !self.classes.is_empty() {
-            let (_, class) = self.folders[self.files[sample].folder as usize];
-            tell("cls", class.to_string().len() as u64);
+            tell("cls", self.place(sample).class.to_string().len() as u64);
         }
-        tell(&extension_of(self.file_name(sample)), self.files[sample].size);
+        tell(&extension_of(self.files.name(sample)), self.files.size(sample));
     }
 
     fn read(&self, sample: usize, fields: &mut Fields) -> Result<()> {
         let mut bytes = fields.buffer();
-        read_file(&self.path(sample), self.files[sample].size, &mut bytes)?;
-        fields.push(&extension_of(self.file_name(sample)), bytes);
+        read_file(&self.path(sample), self.files.size(sample), &mut bytes)?;
+        fields.push(&extension_of(self.files.name(sample)), bytes);
         if !self.classes.is_empty() {
-            let (_, class) = self.folders[self.files[sample].folder as usize];
             let mut label = fields.buffer();
-            label.extend_from_slice(class.to_string().as_bytes());
+            label.extend_from_slice(self.place(sample).class.to_string().as_bytes());
             fields.push("cls", label);
         }
         Ok(())
@@ -171,15 +163,15 @@ impl Source for Folder {
 
     fn fingerprint(&self) -> u128 {
         let mut hash = XxHash3_128::new();
-        hash.write(&self.names);
-        for (folder, class) in &self.folders {
-            hash.write(folder.as_os_str().as_bytes());
+        for Place { path, class, first } in &self.folders {
+            hash.write(path.as_os_str().as_bytes());
             hash.write(&class.to_le_bytes());
+            hash.write(&(*first as u64).to_le_bytes());
         }
-        for Entry { name_end, size, folder } in &self.files {
-            hash.write(&name_end.to_le_bytes());
-            hash.write(&size.to_le_bytes());
-            hash.write(&folder.to_le_bytes());
+        for file in 0..self.files.len() {
+            hash.write(self.files.name(file));
+            hash.write(b"/");
+            hash.write(&self.files.size(file).to_le_bytes());
         }
         for class in &self.classes {
             hash.write(class.as_bytes());
@@ -208,10 +200,11 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
             .with_hint("let nothing write to the source, then start again")
     };
     if size > FILE_BYTES_MAX {
-        let message = format!("'{}' has {size} bytes, more than the {FILE_BYTES_MAX} allowed", path.display());
+        let message = format!("'{}' has more than the {FILE_BYTES_MAX} bytes allowed", path.display());
         return Err(Error::new(ErrorKind::Limit, message));
     }
-    let file = File::open(path).map_err(failed)?;
+    // A pipe would wait for its writer; of a regular file the flag says nothing.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
     let before = file.metadata().map_err(failed)?;
     if !before.is_file() {
         return Err(Error::new(ErrorKind::Io, format!("'{}' is no regular file", path.display())));
@@ -267,26 +260,35 @@ pub(super) fn is_picture(name: &[u8]) -> bool {
 /// What was found in one folder: pictures by name and size, other things by number.
 #[derive(Debug, Default)]
 struct Listed {
-    files: Vec<(Vec<u8>, u64)>,
+    files: Files,
+    others: usize,
+    hidden: usize,
+}
+
+impl Listed {
+    fn take(&mut self, entry: &Entry<'_>, path: &Path) {
+        if entry.is_hidden() {
+            self.hidden += 1;
+        } else if is_picture(entry.name.as_bytes()) {
+            // One that cannot be looked at is a bad sample when its turn comes.
+            let size = fs::metadata(path).map_or(0, |found| found.len());
+            self.files.push(entry.name.as_bytes(), size);
+        } else {
+            self.others += 1;
+        }
+    }
+}
+
+/// What was passed over.
+#[derive(Debug, Default)]
+struct Counted {
     others: usize,
     hidden: usize,
     loose: usize,
     empty: Vec<String>,
 }
 
-impl Listed {
-    fn take(&mut self, entry: &Found, path: &Path) {
-        if entry.is_hidden() {
-            self.hidden += 1;
-        } else if is_picture(entry.name.as_bytes()) {
-            // One that cannot be looked at is a bad sample when its turn comes.
-            let size = fs::metadata(path).map_or(0, |found| found.len());
-            self.files.push((entry.name.as_bytes().to_vec(), size));
-        } else {
-            self.others += 1;
-        }
-    }
-
+impl Counted {
     fn notes(&self, root: &Path) -> Vec<String> {
         let root = root.display();
         let mut notes = Vec::new();
@@ -306,61 +308,91 @@ impl Listed {
     }
 }
 
+/// The entries of one folder in byte order of their names, which for UTF-8 is the order of Python's strings.
+struct Entries {
+    names: Vec<u8>,
+    /// Where each name lies in `names`, and whether it is a folder's.
+    places: Vec<(usize, u16, bool)>,
+}
+
 /// One entry of a folder.
-struct Found {
-    name: std::ffi::OsString,
+struct Entry<'a> {
+    name: &'a OsStr,
     is_folder: bool,
 }
 
-impl Found {
-    fn of(folder: &Path, entry: &DirEntry) -> io::Result<Self> {
-        let kind = entry.file_type()?;
-        // Links are followed, as torchvision does; one that leads nowhere is a file that cannot be read.
-        let is_folder = if kind.is_symlink() { folder.join(entry.file_name()).is_dir() } else { kind.is_dir() };
-        Ok(Self { name: entry.file_name(), is_folder })
+impl Entries {
+    fn of(folder: &Path) -> Result<Self> {
+        let failed = |error| Error::io(format!("cannot list the folder '{}'", folder.display()), error);
+        let mut entries = Self { names: Vec::new(), places: Vec::new() };
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed)?);
+            // Links are followed, as torchvision does; one that leads nowhere is a file that cannot be read.
+            let is_folder = if kind.is_symlink() { folder.join(&name).is_dir() } else { kind.is_dir() };
+            let length = u16::try_from(name.len())
+                .map_err(|_| Error::new(ErrorKind::Limit, format!("a name in '{}' is too long", folder.display())))?;
+            entries.places.push((entries.names.len(), length, is_folder));
+            entries.names.extend_from_slice(name.as_bytes());
+        }
+        let Self { names, places } = &mut entries;
+        let names: &[u8] = names;
+        places.sort_unstable_by_key(|&(start, length, _)| &names[start..start + usize::from(length)]);
+        Ok(entries)
     }
 
+    fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.places.iter().map(|&(start, length, is_folder)| Entry {
+            name: OsStr::from_bytes(&self.names[start..start + usize::from(length)]),
+            is_folder,
+        })
+    }
+}
+
+impl Entry<'_> {
     fn is_hidden(&self) -> bool {
         self.name.as_bytes().starts_with(b".")
     }
 }
 
-/// The entries of a folder in byte order of their names, which for UTF-8 is the order of Python's strings.
-fn sorted(folder: &Path) -> Result<Vec<Found>> {
-    let failed = |error| Error::io(format!("cannot list the folder '{}'", folder.display()), error);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        found.push(Found::of(folder, &entry.map_err(failed)?).map_err(failed)?);
-    }
-    found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
-}
-
 /// A folder and all below it, by path.
 type Tree = Vec<(PathBuf, Listed)>;
 
-/// Lists the tree of each class, some at a time.
-fn list_all(classes: &[PathBuf], threads: usize) -> Result<Vec<Tree>> {
+/// Lists the tree of each class on `threads` threads and hands each to `take` as soon as those before it are through: what
+/// waits in memory is little.
+fn each_tree(classes: &[PathBuf], threads: usize, mut take: impl FnMut(usize, Tree) -> Result<()>) -> Result<()> {
     let next = AtomicUsize::new(0);
-    let trees = Mutex::new(Vec::with_capacity(classes.len()));
-    thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, classes.len().max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(class) = classes.get(number) else { break };
-                    let mut tree = Vec::new();
-                    let listed = list_tree(class, &mut Vec::new(), &mut tree);
-                    // The order of torchvision: by whole paths, which is not that of a walk in depth.
-                    tree.sort_by(|(a, _): &(PathBuf, Listed), (b, _)| a.as_os_str().cmp(b.as_os_str()));
-                    trees.lock().unwrap_or_else(PoisonError::into_inner).push((number, listed.map(|()| tree)));
-                }
-            });
+    let work = |trees: mpsc::Sender<(usize, Result<Tree>)>| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(class) = classes.get(number) else { break };
+            let mut tree = Vec::new();
+            let listed = list_tree(class, &mut Vec::new(), &mut tree);
+            // The order of torchvision: by whole paths, which is not that of a walk in depth.
+            tree.sort_by(|(a, _): &(PathBuf, Listed), (b, _)| a.as_os_str().cmp(b.as_os_str()));
+            if trees.send((number, listed.map(|()| tree))).is_err() {
+                break;
+            }
         }
-    });
-    let mut trees = trees.into_inner().unwrap_or_else(PoisonError::into_inner);
-    trees.sort_by_key(|(number, _)| *number);
-    trees.into_iter().map(|(_, tree)| tree).collect()
+    };
+    let mut early: BTreeMap<usize, Result<Tree>> = BTreeMap::new();
+    let mut turn = 0;
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..threads.clamp(1, classes.len().max(1)) {
+            let sender = sender.clone();
+            scope.spawn(|| work(sender));
+        }
+        drop(sender);
+        for (number, tree) in receiver {
+            early.insert(number, tree);
+            while let Some(tree) = early.remove(&turn) {
+                take(turn, tree?)?;
+                turn += 1;
+            }
+        }
+        Ok(())
+    })
 }
 
 fn list_tree(folder: &Path, above: &mut Vec<(u64, u64)>, tree: &mut Tree) -> Result<()> {
@@ -373,8 +405,8 @@ fn list_tree(folder: &Path, above: &mut Vec<(u64, u64)>, tree: &mut Tree) -> Res
     }
     above.push(identity);
     let mut listed = Listed::default();
-    for entry in sorted(folder)? {
-        let path = folder.join(&entry.name);
+    for entry in Entries::of(folder)?.iter() {
+        let path = folder.join(entry.name);
         match entry.is_folder {
             true if entry.is_hidden() => listed.hidden += 1,
             true => list_tree(&path, above, tree)?,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use super::allowance::{Memory, Taken};
 use super::journal::{LeftOut, ShardRecord};
 use super::picture::{Painter, PictureOptions, PictureTally};
 use super::plan::{Plan, PlannedShard};
@@ -23,6 +24,7 @@ pub(super) struct Job<'a> {
     pub(super) plan: &'a Plan,
     pub(super) folder: &'a Path,
     pub(super) picture: &'a PictureOptions,
+    pub(super) memory: Memory,
     /// Bad samples that are allowed, and those met so far.
     pub(super) allowed: u64,
     pub(super) left_out: AtomicU64,
@@ -35,16 +37,20 @@ pub(super) struct Job<'a> {
 }
 
 /// What one thread keeps from sample to sample.
-#[derive(Default)]
 pub(super) struct Hand {
     fields: Fields,
     painter: Painter,
 }
 
+impl Hand {
+    /// One that keeps no more than its share of `memory`.
+    pub(super) fn new(memory: &Memory) -> Self {
+        Self { fields: Fields::new(memory.hand_spare_bytes), painter: Painter::default() }
+    }
+}
+
 /// Samples of a lane in memory, for each of its threads.
 const SAMPLES_PER_HAND: usize = 32;
-/// Bytes of samples of a lane in memory; one that is larger comes alone.
-const BYTES_MAX: u64 = 48 << 20;
 /// Bytes from which on ready samples are written although more are under way: few large writes cost less than many.
 const RUN_BYTES: u64 = 512 << 10;
 
@@ -84,7 +90,7 @@ struct Lane<'a> {
     end: usize,
     /// Samples in memory at most.
     window: usize,
-    state: Mutex<State>,
+    state: Mutex<State<'a>>,
     /// Something was committed, or it is over.
     moved: Condvar,
     /// Held by whoever commits.
@@ -92,7 +98,7 @@ struct Lane<'a> {
 }
 
 #[derive(Default)]
-struct State {
+struct State<'a> {
     /// The position that is claimed next.
     next: usize,
     /// Positions below are in the shard.
@@ -100,11 +106,13 @@ struct State {
     /// The position that `ready` begins with: those before it are in the shard or being written.
     front: usize,
     /// Finished samples from `front` on.
-    ready: VecDeque<Option<Turn>>,
-    /// Bytes of what is claimed and not committed: as planned, or as they are.
+    ready: VecDeque<Option<Turn<'a>>>,
+    /// Bytes of what is claimed and not committed: as planned until they are known.
     bytes: u64,
     is_committing: bool,
+    /// Buffers of samples that are in the shard, and their bytes.
     spare: Vec<Vec<u8>>,
+    spare_bytes: u64,
     error: Option<Error>,
 }
 
@@ -114,30 +122,39 @@ struct Written {
     tally: PictureTally,
 }
 
+/// A sample that a thread is to make.
+struct Claim<'a> {
+    position: usize,
+    /// What it counts for in [`State::bytes`] until it is made.
+    planned: u64,
+    /// Where that is more than a lane's share.
+    taken: Option<Taken<'a>>,
+}
+
 /// What came of a sample.
-struct Turn {
+struct Turn<'a> {
     result: Result<Packed, LeftOut>,
     /// What it counts for in [`State::bytes`].
     bytes: u64,
+    taken: Option<Taken<'a>>,
     tally: PictureTally,
 }
 
-impl Lane<'_> {
+impl<'a> Lane<'a> {
     fn work(&self, hand: &mut Hand) {
-        while let Some((position, bytes)) = self.claim(hand) {
-            let turn = self.make(position, bytes, hand);
-            let turn = match turn {
+        while let Some(Claim { position, planned, taken }) = self.claim(hand) {
+            let turn = match self.make(position, taken, hand) {
                 Ok(turn) => turn,
                 Err(error) => return self.fail(error),
             };
-            if let Err(error) = self.hand_in(position, turn) {
+            if let Err(error) = self.hand_in(position, planned, turn) {
                 return self.fail(error);
             }
         }
     }
 
-    /// The next position and the bytes that its sample counts for, as soon as there is room for it.
-    fn claim(&self, hand: &mut Hand) -> Option<(usize, u64)> {
+    /// The next sample, as soon as there is room for it.
+    fn claim(&self, hand: &mut Hand) -> Option<Claim<'a>> {
         let mut state = self.lock();
         loop {
             if state.error.is_some() || state.next >= self.end || self.job.is_over.load(Ordering::Relaxed) {
@@ -145,15 +162,21 @@ impl Lane<'_> {
             }
             let bytes = self.job.plan.sample_bytes(self.job.source, self.job.plan.sample(state.next));
             let in_flight = state.next - state.committed;
-            if in_flight == 0 || in_flight < self.window && state.bytes.saturating_add(bytes) <= BYTES_MAX {
+            let lane_bytes = self.job.memory.lane_bytes;
+            if in_flight == 0 || in_flight < self.window && state.bytes.saturating_add(bytes) <= lane_bytes {
+                // A large one comes alone, so nobody of this lane has anything to do meanwhile.
+                let taken = (bytes > lane_bytes).then(|| self.job.memory.samples.take(bytes));
                 let position = state.next;
                 state.next += 1;
                 state.bytes = state.bytes.saturating_add(bytes);
                 state.ready.push_back(None);
                 for _ in 0..2 {
-                    state.spare.pop().into_iter().for_each(|buffer| hand.fields.recycle(buffer));
+                    state.spare.pop().into_iter().for_each(|buffer| {
+                        state.spare_bytes -= buffer.capacity() as u64;
+                        hand.fields.recycle(buffer);
+                    });
                 }
-                return Some((position, bytes));
+                return Some(Claim { position, planned: bytes, taken });
             }
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -163,12 +186,12 @@ impl Lane<'_> {
     ///
     /// # Errors
     /// When it is bad, and one more than allowed.
-    fn make(&self, position: usize, bytes: u64, hand: &mut Hand) -> Result<Turn> {
+    fn make(&self, position: usize, taken: Option<Taken<'a>>, hand: &mut Hand) -> Result<Turn<'a>> {
         let sample = self.job.plan.sample(position);
         let made = self.job.plan.key(self.job.source, sample).and_then(|key| {
             hand.fields.clear();
             self.job.source.read(sample as usize, &mut hand.fields)?;
-            let painted = hand.painter.paint(&mut hand.fields, self.job.picture);
+            let painted = hand.painter.paint(&mut hand.fields, self.job.picture, &self.job.memory);
             let tally = painted.map_err(|error| error.in_shard(self.job.source.origin(sample as usize)))?;
             Ok((hand.fields.pack(&key).map_err(|error| error.at_key(&key))?, tally))
         });
@@ -186,12 +209,14 @@ impl Lane<'_> {
                 Err(LeftOut::of(self.job.source.origin(sample as usize), &error))
             }
         };
-        Ok(Turn { result, bytes, tally })
+        let bytes = result.as_ref().map_or(0, Packed::len_bytes);
+        Ok(Turn { result, bytes, taken, tally })
     }
 
     /// Puts a finished sample in its place, and writes what is due unless another thread is at it.
-    fn hand_in(&self, position: usize, turn: Turn) -> Result<()> {
+    fn hand_in(&self, position: usize, planned: u64, turn: Turn<'a>) -> Result<()> {
         let mut state = self.lock();
+        state.bytes = state.bytes.saturating_sub(planned).saturating_add(turn.bytes);
         let place = position - state.front;
         if let Some(slot) = state.ready.get_mut(place) {
             *slot = Some(turn);
@@ -206,20 +231,28 @@ impl Lane<'_> {
             let Committed { count, bytes, buffers } = written?;
             state.committed += count;
             state.bytes = state.bytes.saturating_sub(bytes);
-            let room = self.window.saturating_sub(state.spare.len());
-            state.spare.extend(buffers.into_iter().take(room));
+            for buffer in buffers {
+                let bytes = state.spare_bytes + buffer.capacity() as u64;
+                if state.spare.len() < self.window && bytes <= self.job.memory.lane_spare_bytes {
+                    state.spare_bytes = bytes;
+                    state.spare.push(buffer);
+                }
+            }
             self.moved.notify_all();
         }
         Ok(())
     }
 
-    fn commit(&self, run: Vec<Turn>) -> Result<Committed> {
+    fn commit(&self, run: Vec<Turn<'a>>) -> Result<Committed> {
         let count = run.len();
         let bytes = run.iter().map(|turn| turn.bytes).sum();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let mut samples = Vec::with_capacity(count);
+        // Given back when all is written.
+        let mut taken = Vec::new();
         for turn in run {
             written.tally.add(&turn.tally);
+            taken.extend(turn.taken);
             match turn.result {
                 Ok(packed) => samples.push(packed),
                 Err(left_out) => written.left_out.push(left_out),
@@ -240,7 +273,7 @@ impl Lane<'_> {
         self.moved.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -251,10 +284,10 @@ struct Committed {
     buffers: Vec<Vec<u8>>,
 }
 
-impl State {
+impl<'a> State<'a> {
     /// The samples that are to be written now: all that are ready in order, if they are many bytes or nothing else is
     /// under way that could join them.
-    fn take_due(&mut self, end: usize) -> Option<Vec<Turn>> {
+    fn take_due(&mut self, end: usize) -> Option<Vec<Turn<'a>>> {
         let count = self.ready.iter().take_while(|turn| turn.is_some()).count();
         let bytes: u64 = self.ready.iter().take(count).flatten().map(|turn| turn.bytes).sum();
         let is_all = self.front + count == self.next || self.front + count == end;

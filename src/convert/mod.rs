@@ -7,12 +7,14 @@
 mod options;
 mod key;
 mod source;
+mod files;
 mod folder;
 mod tars;
 mod zip;
 mod list;
 mod plan;
 mod duplicates;
+mod allowance;
 mod sample;
 mod picture;
 mod shard_file;

@@ -12,6 +12,8 @@ pub struct ConvertOptions {
     pub limit: ShardLimit,
     /// Shuffles all samples by this seed; `None`, the default, keeps the order of the source.
     pub shuffle: Option<u64>,
+    /// Orders all samples by their keys instead; `false` by default.
+    pub sorted: bool,
     /// The share of samples that goes into a split `val`, from 0 (the default: no such split) to below 1.
     pub val_share: f64,
     /// Which samples go into `val`; 0 by default.
@@ -95,6 +97,7 @@ impl Default for ConvertOptions {
         Self {
             limit: ShardLimit::Bytes(SHARD_BYTES),
             shuffle: None,
+            sorted: false,
             val_share: 0.0,
             split_seed: 0,
             names: Names::default(),
@@ -114,6 +117,9 @@ impl ConvertOptions {
         let invalid = |message: String| Err(Error::new(ErrorKind::InvalidOption, message));
         if matches!(self.limit, ShardLimit::Samples(0) | ShardLimit::Bytes(0)) {
             return invalid("a shard has at least one sample and one byte, not 0".into());
+        }
+        if self.sorted && self.shuffle.is_some() {
+            return invalid("samples cannot be both shuffled and sorted".into());
         }
         if !(0.0..1.0).contains(&self.val_share) {
             return invalid(format!("a share of {} for val is not from 0 to below 1", self.val_share));

@@ -11,9 +11,10 @@ use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
 use serde::{Deserialize, Serialize};
 
+use super::allowance::Memory;
 use super::sample::{Field, Fields};
 use super::verify::is_picture;
-use crate::decode::{ColorMode, DecodeOptions, ImageDecoder, ImageFormat, ImageInfo, Orientation};
+use crate::decode::{ColorMode, DecodeOptions, ImageDecoder, ImageFormat, ImageInfo, JpegProcess, Orientation};
 use crate::encode::{
     JpegOptions, PixelKind, Rewrite, Turn, carry_metadata, encode_jpeg, rewrite_jpeg, set_upright, strip_metadata,
 };
@@ -139,21 +140,51 @@ impl Painter {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for what this build cannot do or a new file could not hold; those of decoding.
-    pub(super) fn paint(&mut self, fields: &mut Fields, options: &PictureOptions) -> Result<PictureTally> {
+    pub(super) fn paint(
+        &mut self,
+        fields: &mut Fields,
+        options: &PictureOptions,
+        memory: &Memory,
+    ) -> Result<PictureTally> {
         let mut tally = PictureTally::default();
         if *options == PictureOptions::default() {
             return Ok(tally);
         }
         for field in fields.iter_mut().filter(|field| is_picture(&field.ext)) {
             let ext = field.ext.clone();
-            self.paint_one(field, options, &mut tally).map_err(|error| error.in_field(ext))?;
+            self.paint_one(field, options, memory, &mut tally).map_err(|error| error.in_field(ext))?;
         }
         Ok(tally)
     }
 
-    fn paint_one(&mut self, field: &mut Field, options: &PictureOptions, tally: &mut PictureTally) -> Result<()> {
-        tally.bytes_before += field.bytes.len() as u64;
+    /// Changes one picture, with memory that it takes before and gives back after.
+    fn paint_one(
+        &mut self,
+        field: &mut Field,
+        options: &PictureOptions,
+        memory: &Memory,
+        tally: &mut PictureTally,
+    ) -> Result<()> {
         let info = self.decoder(ColorMode::Rgb, false)?.info(&field.bytes)?;
+        let bytes = work_bytes(&info, options);
+        if bytes <= memory.hand_picture_bytes {
+            return self.change(field, &info, options, tally);
+        }
+        let _taken = memory.pictures.take(bytes);
+        let changed = self.change(field, &info, options, tally);
+        // Buffers of that size are not kept beyond what was taken for them.
+        *self = Self::default();
+        changed
+    }
+
+    fn change(
+        &mut self,
+        field: &mut Field,
+        info: &ImageInfo,
+        options: &PictureOptions,
+        tally: &mut PictureTally,
+    ) -> Result<()> {
+        tally.bytes_before += field.bytes.len() as u64;
         let must_turn = options.apply_orientation && info.orientation != Orientation::Upright;
         let upright = if must_turn {
             info.orientation.upright_size((info.width, info.height))
@@ -180,7 +211,7 @@ impl Painter {
             }
         }
         if must_encode || must_turn && new.is_none() {
-            new = Some(self.encode(&field.bytes, &info, smaller, target, must_turn, options)?);
+            new = Some(self.encode(&field.bytes, info, smaller, target, must_turn, options)?);
             tally.encoded += 1;
         }
         if must_turn && let Some(turned) = &mut new {
@@ -286,6 +317,35 @@ fn decoder_of(decoders: &mut [Option<ImageDecoder>; 4], mode: ColorMode, exif: b
         None => place.insert(ImageDecoder::new(DecodeOptions { mode, exif, ..DecodeOptions::default() })?),
     })
 }
+
+/// About how much memory it takes to decode a picture, beside its file: what the decoder keeps, and the pixels.
+pub(super) fn decoded_bytes(info: &ImageInfo) -> u64 {
+    let decoder = match &info.jpeg {
+        Some(jpeg) if jpeg.process == JpegProcess::Progressive => COEFFICIENTS,
+        Some(_) => 0,
+        None => u64::from(info.components) * u64::from(info.bits.div_ceil(8)),
+    };
+    u64::from(info.width) * u64::from(info.height) * (decoder + PIXEL)
+}
+
+/// The same for changing it: copies of the pixels that are turned or packed, or the coefficients of a file that is rewritten
+/// without loss.
+fn work_bytes(info: &ImageInfo, options: &PictureOptions) -> u64 {
+    let size = (info.width, info.height);
+    let pixels = u64::from(info.width) * u64::from(info.height);
+    let is_turned = options.apply_orientation && info.orientation != Orientation::Upright;
+    // Which side is which does not matter here.
+    let is_smaller = options.resize.is_some_and(|max| smaller(size, max, options.resize_by).is_some());
+    let is_encoded = is_smaller || options.format != PictureFormat::Keep;
+    let copies = u64::from(is_turned) + u64::from(!is_smaller);
+    let encoded = if is_encoded || is_turned { decoded_bytes(info) + copies * PIXEL * pixels } else { 0 };
+    let is_rewritten = options.restart_rows.is_some() && !is_smaller || is_turned;
+    encoded.max(if is_rewritten { COEFFICIENTS * pixels } else { 0 })
+}
+
+/// Bytes of a pixel, and of its coefficients.
+const PIXEL: u64 = 3;
+const COEFFICIENTS: u64 = 6;
 
 /// An encoder of the image crate.
 fn with_crate(

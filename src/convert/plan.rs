@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
-use super::duplicates::{self, Resolved};
+use super::duplicates::{self, Hashes, Resolved};
 use super::key::key_of;
 use super::options::{ConvertOptions, Names, ShardLimit};
 use super::picture::PictureOptions;
@@ -27,6 +27,8 @@ pub(super) struct Plan {
     pub(super) unfit: u64,
     /// Bytes of all shards, as the samples are in the source.
     pub(super) bytes: u64,
+    /// Bytes of the largest shard, counted in the same way.
+    pub(super) shard_bytes_max: u64,
     /// Tells this plan from any other.
     pub(super) fingerprint: String,
 }
@@ -48,6 +50,7 @@ struct Choices<'a> {
     source: &'a str,
     limit: ShardLimit,
     shuffle: Option<u64>,
+    sorted: bool,
     val_share: f64,
     split_seed: u64,
     names: Names,
@@ -84,11 +87,12 @@ impl Plan {
             names: options.names,
             unfit: 0,
             bytes: 0,
+            shard_bytes_max: 0,
             fingerprint: fingerprint(source, kind, options)?,
         };
         let hashes = plan.hash_keys(source, options)?;
         plan.resolved = duplicates::resolve(source, hashes, options.names, options.duplicates)?;
-        plan.arrange(count, options)?;
+        plan.arrange(source, options)?;
         plan.cut(source, options);
         Ok(plan)
     }
@@ -103,10 +107,11 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::InvalidOption`] for a name that is no fit key.
     pub(super) fn key(&self, source: &dyn Source, sample: u32) -> Result<String> {
-        match self.resolved.renamed.get(&sample) {
-            Some(name) => Ok(name.clone()),
-            None => planned_key(source, sample, self.names),
-        }
+        let key = planned_key(source, sample, self.names)?;
+        Ok(match self.resolved.number(sample) {
+            Some(number) => duplicates::numbered(&key, number),
+            None => key,
+        })
     }
 
     /// Samples that are to be converted.
@@ -114,8 +119,8 @@ impl Plan {
         self.order.len()
     }
 
-    fn hash_keys(&mut self, source: &dyn Source, options: &ConvertOptions) -> Result<Vec<(u64, u32)>> {
-        let mut hashes = Vec::with_capacity(source.len());
+    fn hash_keys(&mut self, source: &dyn Source, options: &ConvertOptions) -> Result<Hashes> {
+        let mut hashes = Hashes::with_capacity(source.len());
         let allowed = options.errors_max.allowed(source.len());
         for sample in 0..source.len() as u32 {
             match planned_key(source, sample, options.names) {
@@ -132,9 +137,10 @@ impl Plan {
     }
 
     /// Orders the samples, `val` behind `train`.
-    fn arrange(&mut self, count: usize, options: &ConvertOptions) -> Result<()> {
-        let mut is_out = vec![false; count];
-        self.resolved.dropped.iter().for_each(|&(sample, _)| is_out[sample as usize] = true);
+    fn arrange(&mut self, source: &dyn Source, options: &ConvertOptions) -> Result<()> {
+        let count = source.len();
+        let dropped = std::mem::take(&mut self.resolved.dropped);
+        let is_out = |sample: u32| dropped.binary_search_by_key(&sample, |&(dropped, _)| dropped).is_ok();
         let global = |seed, epoch| EpochPlan::new(&[count], Shuffle::Global, seed, epoch, Split::whole());
         let val_count = (count as f64 * options.val_share).round() as usize;
         let mut is_val = vec![false; if val_count == 0 { 0 } else { count }];
@@ -147,17 +153,23 @@ impl Plan {
             None => EpochPlan::new(&[count], Shuffle::None, 0, 0, Split::whole())?,
         };
         self.splits = if val_count > 0 { vec!["train", "val"] } else { vec!["train"] };
-        self.order.reserve_exact(count - self.resolved.dropped.len());
+        self.order.reserve_exact(count - dropped.len());
         for val in [false, true] {
-            let of_split = |&sample: &usize| !is_out[sample] && is_val.get(sample).copied().unwrap_or(false) == val;
-            self.order.extend(order.iter().filter(of_split).map(|sample| sample as u32));
+            let of_split = |&sample: &u32| {
+                is_val.get(sample as usize).copied().unwrap_or(false) == val && (dropped.is_empty() || !is_out(sample))
+            };
+            let start = self.order.len();
+            self.order.extend(order.iter().map(|sample| sample as u32).filter(of_split));
+            if options.sorted {
+                sort_by_key(source, self.names, &mut self.order[start..]);
+            }
             if !val {
                 self.shards = vec![PlannedShard::new(&self.splits, 0, 0, 0..self.order.len())];
             } else if val_count > 0 {
-                let start = self.shards[0].end;
                 self.shards.push(PlannedShard::new(&self.splits, 1, 0, start..self.order.len()));
             }
         }
+        self.resolved.dropped = dropped;
         Ok(())
     }
 
@@ -173,17 +185,21 @@ impl Plan {
                     ShardLimit::Bytes(max) => position > start && bytes.saturating_add(sample_bytes) > max,
                 };
                 if is_full {
-                    self.shards.push(PlannedShard::new(&self.splits, split, number, start..position));
-                    self.bytes = self.bytes.saturating_add(bytes);
+                    self.push_shard(split, number, start..position, bytes);
                     (number, start, bytes) = (number + 1, position, END_BYTES);
                 }
                 bytes = bytes.saturating_add(sample_bytes);
             }
             if start < split_end {
-                self.shards.push(PlannedShard::new(&self.splits, split, number, start..split_end));
-                self.bytes = self.bytes.saturating_add(bytes);
+                self.push_shard(split, number, start..split_end, bytes);
             }
         }
+    }
+
+    fn push_shard(&mut self, split: usize, number: usize, samples: Range<usize>, bytes: u64) {
+        self.shards.push(PlannedShard::new(&self.splits, split, number, samples));
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.shard_bytes_max = self.shard_bytes_max.max(bytes);
     }
 
     /// What a sample takes in a shard as it is in the source.
@@ -202,6 +218,13 @@ impl PlannedShard {
     }
 }
 
+/// Orders samples by their keys. Keys are made anew for each comparison: all of them would not fit into memory.
+fn sort_by_key(source: &dyn Source, names: Names, samples: &mut [u32]) {
+    // A sample without a fit key is left out when its turn comes, wherever that is.
+    let key_of = |sample: u32| planned_key(source, sample, names).unwrap_or_default();
+    samples.sort_unstable_by(|&a, &b| key_of(a).cmp(&key_of(b)).then(a.cmp(&b)));
+}
+
 /// The key of a sample by its name.
 pub(super) fn planned_key(source: &dyn Source, sample: u32, names: Names) -> Result<String> {
     let mut name = Vec::with_capacity(64);
@@ -213,11 +236,21 @@ pub(super) fn planned_key(source: &dyn Source, sample: u32, names: Names) -> Res
 }
 
 fn fingerprint(source: &dyn Source, kind: &SourceKind, options: &ConvertOptions) -> Result<String> {
-    let &ConvertOptions { limit, shuffle, val_share, split_seed, names, duplicates, ref picture, .. } = options;
+    let &ConvertOptions { limit, shuffle, sorted, val_share, split_seed, names, duplicates, ref picture, .. } = options;
     let source_word = kind.as_str();
     let version = VERSION;
-    let choices =
-        Choices { version, source: source_word, limit, shuffle, val_share, split_seed, names, duplicates, picture };
+    let choices = Choices {
+        version,
+        source: source_word,
+        limit,
+        shuffle,
+        sorted,
+        val_share,
+        split_seed,
+        names,
+        duplicates,
+        picture,
+    };
     let text = serde_json::to_vec(&choices).map_err(|error| {
         Error::new(ErrorKind::InvalidOption, "the options cannot be written down").with_source(error)
     })?;

@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::Serialize;
 use twox_hash::XxHash3_128;
 
+use super::allowance::Memory;
 use super::journal::LeftOut;
 use super::lane::{Hand, Job, make_shard};
 use super::options::{ConvertOptions, Duplicates, ErrorBudget, Names, ShardLimit};
@@ -76,7 +77,8 @@ pub fn repair(
     let checked = each(paths, options.threads, check_shard, &|_, _| {});
     let expected = Expected::of(&checked, &options.fields);
     let mut repair = Repair::default();
-    let mut hands: Vec<Hand> = (0..options.threads.max(1)).map(|_| Hand::default()).collect();
+    let memory = Memory::of(1, options.threads);
+    let mut hands: Vec<Hand> = (0..options.threads.max(1)).map(|_| Hand::new(&memory)).collect();
     for (number, ((path, target), found)) in paths.iter().zip(&targets).zip(&checked).enumerate() {
         match Mended::of(path, found, &expected, options) {
             Ok(mended) => mended.write(out, target, &mut hands, &mut repair)?,
@@ -251,6 +253,7 @@ impl Mended {
             plan: &plan,
             folder: out,
             picture: &PictureOptions::default(),
+            memory: Memory::of(1, hands.len()),
             allowed: u64::MAX,
             left_out: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -259,7 +262,7 @@ impl Mended {
             progress: &|_, _| {},
         };
         let record = make_shard(&job, &shard, hands)?;
-        repair.renamed += plan.resolved.renamed.len() as u64;
+        repair.renamed += plan.resolved.renamed() as u64;
         repair.samples += record.samples;
         repair.left_out.extend(record.left_out);
         repair.shards.push(out.join(target));

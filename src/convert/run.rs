@@ -1,5 +1,6 @@
 //! One conversion from its plan to its description: lanes make the shards of one part, and the last part adds them up.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,7 +9,8 @@ use std::thread;
 
 use serde_json::json;
 
-use super::dataset::Dataset;
+use super::allowance::Memory;
+use super::dataset::{Dataset, is_description};
 use super::journal::{Header, Journal, LeftOut};
 use super::lane::{Hand, Job, make_shard};
 use super::options::ConvertOptions;
@@ -61,6 +63,7 @@ impl Conversion {
         if plan.samples() == 0 {
             return Err(Error::new(ErrorKind::NotFound, "the source has no samples"));
         }
+        refuse_replacing(&kind.paths(), destination, &plan)?;
         let mut fields: Vec<String> = Vec::new();
         source.sizes(plan.sample(0) as usize, &mut |ext, _| fields.push(ext.to_owned()));
         Ok(Self { source, plan, folder: destination.to_owned(), options, fields })
@@ -84,6 +87,12 @@ impl Conversion {
         self.plan.bytes
     }
 
+    /// Bytes of the largest shard, as its samples are in the source.
+    #[must_use]
+    pub fn shard_bytes_max(&self) -> u64 {
+        self.plan.shard_bytes_max
+    }
+
     /// Number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
@@ -100,7 +109,7 @@ impl Conversion {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.source.notes().to_vec();
-        let (dropped, renamed) = (self.plan.resolved.dropped.len(), self.plan.resolved.renamed.len());
+        let (dropped, renamed) = (self.plan.resolved.dropped.len(), self.plan.resolved.renamed());
         if dropped > 0 {
             notes.push(format!("{dropped} samples are left out because an earlier one has their key"));
         }
@@ -143,11 +152,13 @@ impl Conversion {
         let (done, open): (Vec<&PlannedShard>, Vec<&PlannedShard>) = shards.iter().partition(|shard| is_done(shard));
         let mut records: Vec<_> = done.iter().filter_map(|shard| journal.done.get(&shard.name).cloned()).collect();
         shards.iter().for_each(|shard| remove_drafts(&self.folder, &shard.name));
+        let lanes = self.options.threads.div_ceil(HANDS_PER_LANE).min(open.len().max(1));
         let job = Job {
             source: &*self.source,
             plan: &self.plan,
             folder: &self.folder,
             picture: &self.options.picture,
+            memory: Memory::of(lanes, self.options.threads),
             allowed: journal.header.allowed,
             left_out: AtomicU64::new(records.iter().map(|record| record.left_out.len() as u64).sum()),
             is_over: AtomicBool::new(false),
@@ -156,7 +167,7 @@ impl Conversion {
             progress,
         };
         let books = Mutex::new((&mut journal, Vec::new()));
-        self.run_lanes(&job, &open, |record| {
+        self.run_lanes(&job, lanes, &open, |record| {
             let (journal, made) = &mut *books.lock().unwrap_or_else(PoisonError::into_inner);
             journal.note(&record)?;
             made.push(record);
@@ -175,14 +186,14 @@ impl Conversion {
         })
     }
 
-    /// Makes `shards`, some at a time, and hands each record to `note`.
+    /// Makes `shards` in so many lanes, and hands each record to `note`.
     fn run_lanes(
         &self,
         job: &Job<'_>,
+        lanes: usize,
         shards: &[&PlannedShard],
         note: impl Fn(super::journal::ShardRecord) -> Result<()> + Sync,
     ) -> Result<()> {
-        let lanes = self.options.threads.div_ceil(HANDS_PER_LANE).min(shards.len().max(1));
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         thread::scope(|scope| {
@@ -190,7 +201,7 @@ impl Conversion {
                 let count = self.options.threads / lanes + usize::from(lane < self.options.threads % lanes);
                 let (next, failure, note) = (&next, &failure, &note);
                 scope.spawn(move || {
-                    let mut hands: Vec<Hand> = (0..count.max(1)).map(|_| Hand::default()).collect();
+                    let mut hands: Vec<Hand> = (0..count.max(1)).map(|_| Hand::new(&job.memory)).collect();
                     while !job.is_over.load(Ordering::Relaxed) {
                         let Some(shard) = shards.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                         let made = make_shard(job, shard, &mut hands).and_then(note);
@@ -240,8 +251,9 @@ impl Conversion {
     }
 
     fn header(&self) -> Header {
-        let ConvertOptions { limit, shuffle, val_share, split_seed, names, duplicates, errors_max, part, .. } =
-            &self.options;
+        let ConvertOptions {
+            limit, shuffle, sorted, val_share, split_seed, names, duplicates, errors_max, part, ..
+        } = &self.options;
         let mut options = json!({
             "limit": limit,
             "shuffle": shuffle,
@@ -251,6 +263,9 @@ impl Conversion {
         });
         if self.options.picture != PictureOptions::default() {
             options["picture"] = json!(self.options.picture);
+        }
+        if *sorted {
+            options["sorted"] = json!(true);
         }
         if *val_share > 0.0 {
             options["split_seed"] = json!(split_seed);
@@ -301,6 +316,30 @@ fn refuse_inside(source: &Path, destination: &Path) -> Result<()> {
     if place.starts_with(&source) {
         let message = format!("the destination '{}' lies inside the source", destination.display());
         return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("choose a folder outside of it"));
+    }
+    Ok(())
+}
+
+/// Refuses a conversion that would write a file under the name that one of the source's has.
+fn refuse_replacing(sources: &[&Path], destination: &Path, plan: &Plan) -> Result<()> {
+    // A folder that is not there yet holds no source.
+    let Ok(destination) = fs::canonicalize(destination) else { return Ok(()) };
+    let shards: HashSet<&str> = plan.shards.iter().map(|shard| shard.name.as_str()).collect();
+    let is_written = |name: &str| {
+        is_description(name)
+            || shards.contains(name)
+            || name.strip_suffix(".index").is_some_and(|name| shards.contains(name))
+    };
+    for source in sources {
+        let folder = match source.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let is_beside = fs::canonicalize(folder).is_ok_and(|folder| folder == destination);
+        if is_beside && source.file_name().and_then(|name| name.to_str()).is_some_and(is_written) {
+            let message = format!("the source '{}' would be replaced by what is written", source.display());
+            return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("choose another folder"));
+        }
     }
     Ok(())
 }

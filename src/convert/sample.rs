@@ -10,8 +10,10 @@ use crate::shard::writer::{check_sample, member_head};
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     fields: Vec<Field>,
-    /// Buffers of fields that are gone.
+    /// Buffers of fields that are gone, their bytes, and how many these may be.
     spare: Vec<Vec<u8>>,
+    spare_bytes: u64,
+    spare_bytes_max: u64,
 }
 
 /// One field.
@@ -22,14 +24,20 @@ pub(super) struct Field {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Buffers that are kept for later samples, and how large they may be.
-const SPARE_MAX: usize = 64;
-const SPARE_BYTES_MAX: usize = 4 << 20;
+/// Buffers that are kept for later samples.
+const SPARE_MAX: usize = 16;
 
 impl Fields {
+    /// No fields, and room to keep buffers of `spare_bytes_max` together.
+    pub(super) fn new(spare_bytes_max: u64) -> Self {
+        Self { spare_bytes_max, ..Self::default() }
+    }
+
     /// An empty buffer for the bytes of a field.
     pub(super) fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+        let buffer = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= buffer.capacity() as u64;
+        buffer
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Field> {
@@ -42,8 +50,10 @@ impl Fields {
 
     /// Gives a buffer back.
     pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+        let bytes = self.spare_bytes + buffer.capacity() as u64;
+        if self.spare.len() < SPARE_MAX && bytes <= self.spare_bytes_max {
             buffer.clear();
+            self.spare_bytes = bytes;
             self.spare.push(buffer);
         }
     }

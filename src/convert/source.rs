@@ -57,6 +57,10 @@ impl SourceKind {
                 Err(_) => Self::Folder(path.to_owned()),
             });
         }
+        if !found.is_file() {
+            let message = format!("'{}' is no regular file, and cannot be read more than once", path.display());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         if SHARD_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
             return Ok(Self::Shards { paths: vec![path.to_owned()], folder: None });

@@ -9,7 +9,7 @@ use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder, SampleRef};
-use crate::shard::{Shard, ShardOptions, ShardSet, build_indexes};
+use crate::shard::{Compression, Shard, ShardOptions, ShardSet, each_index};
 
 /// The largest field that is read.
 pub(super) const FIELD_BYTES_MAX: u64 = 256 << 20;
@@ -36,12 +36,17 @@ impl Tars {
             }
             _ => error,
         };
-        let indexes = build_indexes(&paths, &options, None, threads, &|_, _| {}).map_err(advise)?;
+        // A compressed shard is inflated to be read: one at a time.
+        let is_inflated = |path: &PathBuf| Ok(Compression::of_path(path)?.is_some());
+        let threads =
+            if paths.iter().map(is_inflated).collect::<Result<Vec<_>>>()?.contains(&true) { 1 } else { threads };
         let mut builder = SampleIndexBuilder::new(&Grouping::default());
-        for (path, index) in paths.iter().zip(indexes) {
+        let mut names = paths.iter().map(|path| path.to_string_lossy());
+        each_index(&paths, &options, None, threads, &|_, _| {}, |index| {
             let files = index.iter().map(|file| (file.name, file.offset, file.size));
-            builder.push_shard(path.to_string_lossy().into(), index.fingerprint(), files).map_err(advise)?;
-        }
+            builder.push_shard(names.next().unwrap_or_default().into(), index.fingerprint(), files)
+        })
+        .map_err(advise)?;
         let samples = builder.finish();
         if samples.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, "the shards hold no samples"));

@@ -21,23 +21,25 @@ pub(super) struct Zip {
     path: PathBuf,
     file: File,
     classes: Vec<String>,
-    /// All names, one after the other, without the folder that all of them have in common.
+    /// The number of each class's first file.
+    class_starts: Vec<usize>,
+    /// All names, one after the other, as the archive has them.
     names: Vec<u8>,
     entries: Vec<Entry>,
     notes: Vec<String>,
 }
 
-/// One file of the archive.
+/// One file of the archive, in 24 bytes. How many it has when packed is not kept: packed data say themselves where they end.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     /// Where its local header begins.
     header: u64,
-    packed: u64,
-    size: u64,
-    /// Where its name begins and ends in `names`.
-    name: (u32, u32),
-    class: u32,
+    /// Its bytes when unpacked; [`u32::MAX`] stands for this and all above, which is not read.
+    size: u32,
     crc: u32,
+    /// Where its name begins in `names`, without the folder that all have in common, and how long it is.
+    name: u32,
+    name_bytes: u16,
     method: Method,
 }
 
@@ -76,6 +78,7 @@ impl Zip {
             path: path.to_owned(),
             file,
             classes: Vec::new(),
+            class_starts: Vec::new(),
             names: Vec::new(),
             entries: Vec::new(),
             notes: Vec::new(),
@@ -115,10 +118,8 @@ impl Zip {
                 continue;
             }
             let mut entry = entry_of(&head, &rest[..lengths[1]])?;
-            let start = self.names.len();
+            entry.name = u32::try_from(self.names.len()).map_err(|_| invalid("its names take more than 4 GiB"))?;
             self.names.extend_from_slice(name);
-            let place = |at: usize| u32::try_from(at).map_err(|_| invalid("its names take more than 4 GiB"));
-            entry.name = (place(start)?, place(self.names.len())?);
             self.entries.push(entry);
         }
         let path = self.path.display();
@@ -133,58 +134,68 @@ impl Zip {
 
     /// Takes away what all names have in common, orders the rest as an image folder is ordered, and numbers the classes.
     fn sort_into_classes(&mut self) {
+        let common = self.common_bytes();
+        self.entries.iter_mut().for_each(|entry| {
+            entry.name += common as u32;
+            entry.name_bytes -= common as u16;
+        });
         let names = &self.names;
-        let name_of = |entry: &Entry| &names[entry.name.0 as usize..entry.name.1 as usize];
+        let parts_of = |entry: &Entry| {
+            let name = name_in(names, entry);
+            let slash = memchr::memrchr(b'/', name);
+            (class_of(name), slash.map(|end| &name[..end]), &name[slash.map_or(0, |end| end + 1)..])
+        };
+        self.entries.sort_unstable_by(|a, b| parts_of(a).cmp(&parts_of(b)).then(a.header.cmp(&b.header)));
+        let loose = self.entries.partition_point(|entry| parts_of(entry).0.is_none());
+        if loose == self.entries.len() {
+            return;
+        }
+        if loose > 0 {
+            self.notes.push(format!(
+                "{loose} pictures in no folder of '{}' have no class and are left out",
+                self.path.display()
+            ));
+            self.entries.drain(..loose);
+        }
+        let mut last: Option<&[u8]> = None;
+        for (number, entry) in self.entries.iter().enumerate() {
+            let class = parts_of(entry).0.unwrap_or_default();
+            if last != Some(class) {
+                self.classes.push(String::from_utf8_lossy(class).into_owned());
+                self.class_starts.push(number);
+                last = Some(class);
+            }
+        }
+    }
+
+    /// How much all names have in common: whole folders that have one below them everywhere. What leads up or nowhere is
+    /// none, so that whoever looks at the names sees it.
+    fn common_bytes(&self) -> usize {
+        let Some(first) = self.entries.first().map(|entry| name_in(&self.names, entry)) else { return 0 };
         let mut common = 0;
-        // A folder is common to all if there still is one below it everywhere.
-        while let Some(end) = self.entries.first().and_then(|entry| {
-            let name = name_of(entry);
-            Some(common + memchr::memchr(b'/', &name[common..])? + 1)
-        }) {
-            let first = name_of(&self.entries[0])[..end].to_vec();
-            let is_common =
-                |entry: &Entry| name_of(entry).strip_prefix(&first[..]).is_some_and(|rest| rest.contains(&b'/'));
+        while let Some(length) = memchr::memchr(b'/', &first[common..]) {
+            if matches!(&first[common..common + length], b"" | b"." | b"..") {
+                break;
+            }
+            let end = common + length + 1;
+            let is_common = |entry: &Entry| {
+                name_in(&self.names, entry).strip_prefix(&first[..end]).is_some_and(|rest| rest.contains(&b'/'))
+            };
             if !self.entries.iter().all(is_common) {
                 break;
             }
             common = end;
         }
-        self.entries.iter_mut().for_each(|entry| entry.name.0 += common as u32);
-        let parts_of = |entry: &Entry| {
-            let name = name_of(entry);
-            let slash = memchr::memrchr(b'/', name);
-            let class = memchr::memchr(b'/', name).map(|end| &name[..end]);
-            (class, slash.map(|end| &name[..end]), &name[slash.map_or(0, |end| end + 1)..])
-        };
-        self.entries.sort_by(|a, b| parts_of(a).cmp(&parts_of(b)));
-        let has_classes = self.entries.iter().any(|entry| parts_of(entry).0.is_some());
-        let loose = self.entries.iter().filter(|entry| parts_of(entry).0.is_none()).count();
-        if has_classes && loose > 0 {
-            self.notes.push(format!(
-                "{loose} pictures in no folder of '{}' have no class and are left out",
-                self.path.display()
-            ));
-        }
-        let mut entries: Vec<Entry> =
-            self.entries.iter().copied().filter(|entry| !has_classes || parts_of(entry).0.is_some()).collect();
-        let mut classes: Vec<String> = Vec::new();
-        let mut last: Option<&[u8]> = None;
-        for entry in &mut entries {
-            if let Some(class) = parts_of(entry).0 {
-                if last != Some(class) {
-                    classes.push(String::from_utf8_lossy(class).into_owned());
-                    last = Some(class);
-                }
-                entry.class = classes.len() as u32 - 1;
-            }
-        }
-        self.entries = entries;
-        self.classes = classes;
+        common
     }
 
     fn name_of(&self, sample: usize) -> &[u8] {
-        let (start, end) = self.entries[sample].name;
-        &self.names[start as usize..end as usize]
+        name_in(&self.names, &self.entries[sample])
+    }
+
+    /// The number of the class of a sample, where there are classes.
+    fn class(&self, sample: usize) -> Option<usize> {
+        self.class_starts.partition_point(|&start| start <= sample).checked_sub(1)
     }
 
     fn read_entry(&self, entry: &Entry, bytes: &mut Vec<u8>) -> io::Result<()> {
@@ -194,12 +205,13 @@ impl Zip {
             return Err(invalid("its local header has no signature"));
         }
         let start = entry.header + (LOCAL_BYTES as u64) + u64::from(u16_at(&head, 26)) + u64::from(u16_at(&head, 28));
-        let packed = At { file: &self.file, at: start }.take(entry.packed);
-        // One byte more than there should be tells of a file that goes on.
+        let packed = At { file: &self.file, at: start };
+        let size = u64::from(entry.size);
         match entry.method {
-            Method::Stored => BufReader::new(packed).take(entry.size + 1).read_to_end(bytes)?,
+            Method::Stored => packed.take(size).read_to_end(bytes)?,
             Method::Deflated => {
-                flate2::bufread::DeflateDecoder::new(BufReader::new(packed)).take(entry.size + 1).read_to_end(bytes)?
+                // One byte more than there should be tells of a file that goes on.
+                flate2::bufread::DeflateDecoder::new(BufReader::new(packed)).take(size + 1).read_to_end(bytes)?
             }
             Method::Other => {
                 return Err(io::Error::new(
@@ -210,7 +222,7 @@ impl Zip {
         };
         let mut crc = flate2::Crc::new();
         crc.update(bytes);
-        if bytes.len() as u64 != entry.size || crc.sum() != entry.crc {
+        if bytes.len() as u64 != size || crc.sum() != entry.crc {
             return Err(invalid("its bytes are not those that the archive's list says"));
         }
         Ok(())
@@ -235,17 +247,17 @@ impl Source for Zip {
 
     fn sizes(&self, sample: usize, tell: &mut dyn FnMut(&str, u64)) {
         let entry = &self.entries[sample];
-        if !self.classes.is_empty() {
-            tell("cls", entry.class.to_string().len() as u64);
+        if let Some(class) = self.class(sample) {
+            tell("cls", class.to_string().len() as u64);
         }
-        tell(&extension_of(self.name_of(sample)), entry.size);
+        tell(&extension_of(self.name_of(sample)), entry.size.into());
     }
 
     fn read(&self, sample: usize, fields: &mut Fields) -> Result<()> {
         let entry = &self.entries[sample];
         let origin = || self.origin(sample);
-        if entry.size > FILE_BYTES_MAX {
-            let message = format!("'{}' has {} bytes, more than the {FILE_BYTES_MAX} allowed", origin(), entry.size);
+        if u64::from(entry.size) > FILE_BYTES_MAX {
+            let message = format!("'{}' has more than the {FILE_BYTES_MAX} bytes allowed", origin());
             return Err(Error::new(ErrorKind::Limit, message));
         }
         let mut bytes = fields.buffer();
@@ -259,9 +271,9 @@ impl Source for Zip {
             _ => Error::io(format!("cannot read '{}'", origin()), error),
         })?;
         fields.push(&extension_of(self.name_of(sample)), bytes);
-        if !self.classes.is_empty() {
+        if let Some(class) = self.class(sample) {
             let mut label = fields.buffer();
-            label.extend_from_slice(entry.class.to_string().as_bytes());
+            label.extend_from_slice(class.to_string().as_bytes());
             fields.push("cls", label);
         }
         Ok(())
@@ -339,22 +351,28 @@ impl List {
     }
 }
 
+/// The name of an entry.
+fn name_in<'a>(names: &'a [u8], entry: &Entry) -> &'a [u8] {
+    &names[entry.name as usize..][..usize::from(entry.name_bytes)]
+}
+
+/// The folder of a name that is its class. What stands before one in a name that leads up or nowhere is none.
+fn class_of(name: &[u8]) -> Option<&[u8]> {
+    let mut rest = name;
+    while let Some(end) = memchr::memchr(b'/', rest) {
+        if !matches!(&rest[..end], b"" | b"." | b"..") {
+            return Some(&rest[..end]);
+        }
+        rest = &rest[end + 1..];
+    }
+    None
+}
+
 /// An entry of the list; what does not fit its fields of 32 bits stands in the extra field 1.
 fn entry_of(head: &[u8; ENTRY_BYTES], mut extra: &[u8]) -> io::Result<Entry> {
     let (flags, method) = (u16_at(head, 8), u16_at(head, 10));
-    let mut entry = Entry {
-        header: u32_at(head, 42).into(),
-        packed: u32_at(head, 20).into(),
-        size: u32_at(head, 24).into(),
-        name: (0, 0),
-        class: 0,
-        crc: u32_at(head, 16),
-        method: match (flags & 1, method) {
-            (0, 0) => Method::Stored,
-            (0, 8) => Method::Deflated,
-            _ => Method::Other,
-        },
-    };
+    let (mut size, mut packed, mut header) =
+        (u32_at(head, 24).into(), u32_at(head, 20).into(), u32_at(head, 42).into());
     while extra.len() >= 4 {
         let (kind, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
         let Some(mut body) = extra.get(4..4 + length) else { break };
@@ -362,7 +380,7 @@ fn entry_of(head: &[u8; ENTRY_BYTES], mut extra: &[u8]) -> io::Result<Entry> {
         if kind != 1 {
             continue;
         }
-        for field in [&mut entry.size, &mut entry.packed, &mut entry.header] {
+        for field in [&mut size, &mut packed, &mut header] {
             if *field == u64::from(u32::MAX) {
                 let (value, rest) =
                     body.split_first_chunk().ok_or_else(|| invalid("a large file without its sizes"))?;
@@ -371,7 +389,18 @@ fn entry_of(head: &[u8; ENTRY_BYTES], mut extra: &[u8]) -> io::Result<Entry> {
             }
         }
     }
-    Ok(entry)
+    Ok(Entry {
+        header,
+        size: u32::try_from(size).unwrap_or(u32::MAX),
+        crc: u32_at(head, 16),
+        name: 0,
+        name_bytes: u16_at(head, 28),
+        method: match (flags & 1, method) {
+            (0, 0) => Method::Stored,
+            (0, 8) => Method::Deflated,
+            _ => Method::Other,
+        },
+    })
 }
 
 /// Reads on from a place in a file that others read too.

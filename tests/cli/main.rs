@@ -9,6 +9,7 @@ mod index;
 mod stats;
 mod cat;
 mod convert;
+mod convert_memory;
 mod doctor;
 mod bench_decode;
 mod bench_loader;

@@ -1,7 +1,7 @@
 //! An image folder becomes shards.
 
 use brimful::ErrorKind;
-use brimful::convert::{ConvertOptions, ErrorBudget, ShardLimit};
+use brimful::convert::{ConvertOptions, ErrorBudget, ShardLimit, SourceKind};
 use brimful::shard::{IndexCache, ShardIndex, ShardOptions, index_beside};
 
 use crate::made::{Made, by_samples, files, keys, left_out, samples};
@@ -133,6 +133,22 @@ fn pictures_behind_links_are_read_and_broken_links_are_bad_samples() {
 }
 
 #[test]
+fn what_is_no_regular_file_is_a_bad_sample_and_nobody_waits_for_it() {
+    let made = Made::with_pictures(1, 2);
+    let pipe = made.path("src/class00/pipe.jpg");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let error = made.run("a", by_samples(10)).unwrap_err();
+    assert!(error.to_string().contains("pipe.jpg' is no regular file"), "{error}");
+    let dataset = made.convert("b", ConvertOptions { errors_max: ErrorBudget::Count(1), ..by_samples(10) });
+    assert_eq!((dataset.samples, dataset.left_out), (2, 1));
+    for name in ["list.csv", "photos.zip", "files.parquet"] {
+        let path = made.path(name);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+        assert_eq!(SourceKind::of(&path).unwrap_err().kind(), ErrorKind::Unsupported, "{name}");
+    }
+}
+
+#[test]
 fn a_file_that_changed_since_it_was_listed_is_a_bad_sample() {
     let made = Made::with_pictures(1, 3);
     let conversion = made.plan("out", by_samples(10)).unwrap();
@@ -165,5 +181,6 @@ fn options_out_of_range_are_refused() {
     check(ConvertOptions { val_share: 1.0, ..by_samples(1) });
     check(ConvertOptions { val_share: f64::NAN, ..by_samples(1) });
     check(ConvertOptions { threads: 0, ..by_samples(1) });
+    check(ConvertOptions { sorted: true, shuffle: Some(1), ..by_samples(1) });
     check(ConvertOptions { part: brimful::convert::Part { number: 3, of: 2 }, ..by_samples(1) });
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use brimful::ErrorKind;
-use brimful::convert::{ConvertOptions, Outcome, Part, ShardLimit, merge};
+use brimful::convert::{Conversion, ConvertOptions, ErrorBudget, Outcome, Part, ShardLimit, SourceKind, merge};
 
 use crate::made::{Made, by_samples, files, keys};
 
@@ -48,6 +48,32 @@ fn a_seed_shuffles_and_a_share_splits() {
 }
 
 #[test]
+fn shards_are_sorted_by_key_again() {
+    let made = Made::with_pictures(3, 30);
+    let plain = made.convert("plain", by_samples(20));
+    let shuffled = made.convert("shuffled", ConvertOptions { shuffle: Some(2), ..by_samples(7) });
+    assert!(!keys(&made.path("shuffled"), &shuffled, "train").is_sorted());
+    let kind = SourceKind::of(&made.path("shuffled")).unwrap();
+    let sorted = |name: &str, val_share, threads| {
+        let options = ConvertOptions { sorted: true, val_share, threads, ..by_samples(20) };
+        match Conversion::plan(&kind, &made.path(name), options).unwrap().run(&|_, _| {}).unwrap() {
+            Outcome::Complete(dataset) => *dataset,
+            Outcome::Part { .. } => panic!("a part only"),
+        }
+    };
+    let again = sorted("again", 0.0, 1);
+    assert_eq!(keys(&made.path("again"), &again, "train"), keys(&made.path("plain"), &plain, "train"));
+    for shard in &plain.splits[0].shards {
+        let [one, other] = ["plain", "again"].map(|folder| std::fs::read(made.path(folder).join(&shard.name)).unwrap());
+        assert!(one == other, "{}", shard.name);
+    }
+    let split = sorted("split", 0.3, 4);
+    let [train, val] = ["train", "val"].map(|name| keys(&made.path("split"), &split, name));
+    assert_eq!((train.len(), val.len()), (63, 27));
+    assert!(train.is_sorted() && val.is_sorted());
+}
+
+#[test]
 fn parts_in_any_order_add_up_to_the_same_bytes() {
     let made = Made::with_pictures(3, 40);
     let options = |number, of| ConvertOptions { shuffle: Some(3), part: Part { number, of }, ..by_samples(9) };
@@ -83,6 +109,22 @@ fn a_shard_that_is_gone_is_noticed_by_the_merge() {
     std::fs::remove_file(made.path("out/train-000002.tar")).unwrap();
     let error = merge(&made.path("out")).unwrap_err();
     assert!(error.to_string().contains("train-000002.tar"), "{error}");
+}
+
+#[test]
+fn parts_that_left_out_too_much_together_are_not_merged() {
+    let made = Made::with_pictures(2, 10);
+    for name in ["class00/a.jpg", "class01/z.jpg"] {
+        std::os::unix::fs::symlink("nothing", made.path("src").join(name)).unwrap();
+    }
+    let options = |number, count| {
+        let part = Part { number, of: 2 };
+        ConvertOptions { part, errors_max: ErrorBudget::Count(count), resume: true, ..by_samples(11) }
+    };
+    [1, 2].into_iter().for_each(|number| drop(made.run("out", options(number, 1)).unwrap()));
+    assert_eq!(merge(&made.path("out")).unwrap_err().kind(), ErrorKind::TooManyErrors);
+    [1, 2].into_iter().for_each(|number| drop(made.run("out", options(number, 2)).unwrap()));
+    assert_eq!(merge(&made.path("out")).unwrap().left_out, 2);
 }
 
 #[test]

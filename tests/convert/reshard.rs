@@ -3,9 +3,9 @@
 use std::fs;
 
 use brimful::ErrorKind;
-use brimful::convert::{Conversion, ConvertOptions, Duplicates, Outcome, SourceKind};
+use brimful::convert::{Conversion, ConvertOptions, Duplicates, Names, Outcome, SourceKind};
 
-use crate::made::{Made, by_samples, keys, samples};
+use crate::made::{Made, by_samples, files, keys, samples};
 
 #[test]
 fn shards_are_cut_anew_shuffled_and_merged_without_a_change_of_bytes() {
@@ -69,4 +69,62 @@ fn damaged_and_ungrouped_shards_are_refused_with_advice() {
     assert_eq!(plan(Duplicates::Refuse).unwrap_err().kind(), ErrorKind::Grouping);
     assert_eq!(plan(Duplicates::Drop).unwrap().samples(), 4);
     assert_eq!(plan(Duplicates::Rename).unwrap().samples(), 8);
+}
+
+#[test]
+fn no_file_of_the_source_is_replaced_or_changed() {
+    let made = Made::with_pictures(2, 8);
+    made.convert("first", by_samples(4));
+    let before = files(&made.path("first"));
+    // What an interrupted conversion has left lets new shards stand beside old ones.
+    fs::create_dir(made.path("first/.brimful-convert")).unwrap();
+    let plan = |source: &str, destination: &str| {
+        Conversion::plan(&SourceKind::of(&made.path(source)).unwrap(), &made.path(destination), by_samples(3))
+    };
+    for source in ["first/*.tar", "first/train-000001.tar"] {
+        let error = plan(source, "first").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOption, "{source}: {error}");
+    }
+    fs::remove_dir(made.path("first/.brimful-convert")).unwrap();
+    plan("first", "second").unwrap().run(&|_, _| {}).unwrap();
+    assert_eq!(files(&made.path("first")), before);
+    fs::rename(made.path("first/train-000003.tar"), made.path("old.tar")).unwrap();
+    assert!(plan("old.tar", "second").is_ok(), "a shard of another name is in nobody's way");
+}
+
+#[test]
+fn compressed_shards_are_read_too() {
+    let made = Made::with_pictures(2, 8);
+    made.convert("plain", by_samples(16));
+    let bytes = fs::read(made.path("plain/train-000000.tar")).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &bytes).unwrap();
+    fs::create_dir(made.path("packed")).unwrap();
+    fs::write(made.path("packed/a.tar.gz"), packed.finish().unwrap()).unwrap();
+    let kind = SourceKind::of(&made.path("packed")).unwrap();
+    Conversion::plan(&kind, &made.path("out"), by_samples(16)).unwrap().run(&|_, _| {}).unwrap();
+    assert!(fs::read(made.path("out/train-000000.tar")).unwrap() == bytes);
+}
+
+#[test]
+fn names_in_archives_are_held_to_the_same_rules() {
+    let made = Made::new();
+    for (number, name) in ["../up/a.jpg", "/abs/a.jpg", "a/../b.jpg", "a\u{1b}b.jpg"].into_iter().enumerate() {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_size(1);
+        header.set_cksum();
+        builder.append(&header, &b"x"[..]).unwrap();
+        let path = made.path(&format!("{number}.tar"));
+        fs::write(&path, builder.into_inner().unwrap()).unwrap();
+        let plan = |names| {
+            let options = ConvertOptions { names, ..by_samples(9) };
+            Conversion::plan(&SourceKind::of(&path).unwrap(), &made.path(&format!("out{number}")), options)
+        };
+        assert_eq!(plan(Names::Refuse).unwrap_err().kind(), ErrorKind::InvalidOption, "{name}");
+        plan(Names::Escape).unwrap().run(&|_, _| {}).unwrap();
+        let (key, _) = samples(&made.path(&format!("out{number}/train-000000.tar"))).remove(0);
+        assert_eq!(key, ["%2E%2E/up/a", "abs/a", "a/%2E%2E/b", "a%1Bb"][number]);
+    }
 }

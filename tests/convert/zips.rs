@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use brimful::ErrorKind;
-use brimful::convert::{Conversion, ConvertOptions, Dataset, ErrorBudget, Outcome, SourceKind};
+use brimful::convert::{Conversion, ConvertOptions, Dataset, ErrorBudget, Names, Outcome, SourceKind};
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
@@ -128,4 +128,26 @@ fn any_changed_byte_is_noticed_or_harmless() {
             }
         }
     }
+}
+
+#[test]
+fn names_that_lead_up_or_to_the_root_are_refused_or_escaped() {
+    let made = Made::new();
+    let check = |name: &str, files: &[(&str, &[u8])], escaped: &[&str]| {
+        let path = made.path(name);
+        std::fs::write(&path, zip(files)).unwrap();
+        let plan = |names| {
+            let options = ConvertOptions { names, ..by_samples(9) };
+            Conversion::plan(&SourceKind::of(&path).unwrap(), &made.path(&format!("out-{name}")), options)
+        };
+        assert_eq!(plan(Names::Refuse).unwrap_err().kind(), ErrorKind::InvalidOption, "{name}");
+        plan(Names::Escape).unwrap().run(&|_, _| {}).unwrap();
+        let found = samples(&made.path(&format!("out-{name}/train-000000.tar")));
+        let lines: Vec<String> =
+            found.iter().map(|(key, fields)| format!("{key} {}", String::from_utf8_lossy(&fields[0].1))).collect();
+        assert_eq!(lines, escaped, "{name}");
+    };
+    check("up.zip", &[("../cat/a.jpg", b"1"), ("../dog/b.jpg", b"2")], &["%2E%2E/cat/a 0", "%2E%2E/dog/b 1"]);
+    check("root.zip", &[("/set/cat/a.jpg", b"1"), ("/set/dog/b.jpg", b"2")], &["set/cat/a 0", "set/dog/b 0"]);
+    check("mixed.zip", &[("cat/a.jpg", b"1"), ("dog/../b.jpg", b"2")], &["cat/a 0", "dog/%2E%2E/b 1"]);
 }

@@ -10,6 +10,8 @@ use serde::Serialize;
 
 use super::finding::{Finding, FindingKind, Findings};
 use super::{finding_of, is_picture};
+use crate::convert::allowance::Memory;
+use crate::convert::picture::decoded_bytes;
 use crate::decode::{DecodeOptions, ImageDecoder, ImageInfo, JpegProcess, Orientation};
 use crate::error::Result;
 use crate::sample::{Duplicates, Grouping, Key, SampleIndex, SampleIndexBuilder};
@@ -148,6 +150,7 @@ fn open(path: &Path) -> Result<(Shard, SampleIndex)> {
 fn take_shard(path: &Path, shard: &Shard, samples: &SampleIndex, threads: usize) -> Result<(Census, Vec<Finding>)> {
     let next = AtomicUsize::new(0);
     let total = Mutex::new((Census::default(), Vec::new()));
+    let memory = Memory::of(1, threads);
     let work = |mut decoder: ImageDecoder| {
         let (mut census, mut bad) = (Census::default(), Vec::new());
         loop {
@@ -157,7 +160,7 @@ fn take_shard(path: &Path, shard: &Shard, samples: &SampleIndex, threads: usize)
             }
             for sample in (start..samples.len().min(start + CHUNK)).map(|number| samples.get(number)) {
                 for field in sample.fields().filter(|field| is_picture(field.ext)) {
-                    match decode(shard, field.range(), &mut decoder) {
+                    match decode(shard, field.range(), &mut decoder, &memory) {
                         Ok(info) => census.add(&info, field.size),
                         Err(error) => {
                             census.bad += 1;
@@ -182,11 +185,23 @@ fn take_shard(path: &Path, shard: &Shard, samples: &SampleIndex, threads: usize)
     Ok((census, bad))
 }
 
-fn decode(shard: &Shard, range: std::ops::Range<u64>, decoder: &mut ImageDecoder) -> Result<ImageInfo> {
+fn decode(
+    shard: &Shard,
+    range: std::ops::Range<u64>,
+    decoder: &mut ImageDecoder,
+    memory: &Memory,
+) -> Result<ImageInfo> {
     shard.populate(range.clone())?;
     let bytes = shard.read(range)?;
     let info = decoder.info(&bytes)?;
-    decoder.decode(&bytes, None)?;
+    let needed = decoded_bytes(&info);
+    if needed <= memory.hand_picture_bytes {
+        decoder.decode(&bytes, None)?;
+    } else {
+        // A decoder of its own, whose buffers go with what was taken for them.
+        let _taken = memory.pictures.take(needed);
+        ImageDecoder::new(DecodeOptions::default())?.decode(&bytes, None)?;
+    }
     shard.check()?;
     Ok(info)
 }
