@@ -11,7 +11,7 @@ step() {
 fetch_crates
 step cargo fmt --all --check
 step cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
-step cargo clippy --locked --quiet --all-targets --features cuda,nvml -- -D warnings
+step cargo clippy --locked --quiet --all-targets --features cuda,nvml,parquet -- -D warnings
 case $FEATURES in
 *turbo*) step cargo clippy --locked --quiet --all-targets --features turbo -- -D warnings ;;
 esac

@@ -24,10 +24,10 @@ missing_for_turbo() {
     printf '%s' "$missing"
 }
 
-# The GPU's path needs neither a toolkit nor a GPU to build, io_uring nothing but its kernel at run time.
-FEATURES=cli,cuda,nvml,io-uring
+# The GPU's path needs neither a toolkit nor a GPU to build, io_uring nothing but its kernel at run time, Parquet nothing.
+FEATURES=cli,cuda,nvml,io-uring,parquet
 if [ -z "$(missing_for_turbo)" ]; then
-    FEATURES=cli,cuda,nvml,io-uring,turbo
+    FEATURES=cli,cuda,nvml,io-uring,parquet,turbo
 else
     say "without libjpeg-turbo:$(missing_for_turbo) not found; JPEG decoding is slower." \
         "To build it in: apt install$(missing_for_turbo)"

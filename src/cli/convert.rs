@@ -14,8 +14,8 @@ use super::machine::cores_available;
 use super::output::{Output, bytes_text, count_text, rate_text};
 use super::progress::Progress;
 use crate::convert::{
-    self, Conversion, ConvertOptions, Dataset, Duplicates, ListOptions, Names, Part, PictureFormat, PictureOptions,
-    PictureTally, ResizeBy, ShardLimit, SourceKind,
+    self, Conversion, ConvertOptions, Dataset, Duplicates, ListOptions, Names, ParquetOptions, Part, PictureFormat,
+    PictureOptions, PictureTally, ResizeBy, ShardLimit, SourceKind,
 };
 use crate::{Error, ErrorKind};
 
@@ -34,11 +34,11 @@ pub(super) fn run(args: &ConvertArgs, output: &mut Output) -> anyhow::Result<Out
     let kind = source(args)?;
     let conversion = Conversion::plan(&kind, destination, options(args))?;
     conversion.notes().iter().for_each(|sentence| warn(sentence));
-    if args.samples_per_shard.is_none() && args.shard_size > SHARD_WARNING_BYTES {
-        warn(&format!(
-            "shards of {} are slow to move and to start with; 1GB is a good size",
-            bytes_text(args.shard_size)
-        ));
+    let asked_bytes = if args.samples_per_shard.is_none() { args.shard_size } else { 0 };
+    let shard_bytes = conversion.shard_bytes_max().max(asked_bytes);
+    if shard_bytes > SHARD_WARNING_BYTES {
+        let bytes = bytes_text(shard_bytes);
+        warn(&format!("shards of up to {bytes} are slow to move and to start with; 1GB is a good size"));
     }
     if args.dry_run {
         return tell_plan(&conversion, args, output);
@@ -64,6 +64,7 @@ fn options(args: &ConvertArgs) -> ConvertOptions {
     ConvertOptions {
         limit: args.samples_per_shard.map_or(ShardLimit::Bytes(args.shard_size), ShardLimit::Samples),
         shuffle: args.shuffle,
+        sorted: args.sort,
         val_share: args.val,
         split_seed: args.split_seed,
         names: match args.names {
@@ -105,7 +106,8 @@ fn picture_options(args: &ConvertArgs) -> PictureOptions {
 /// What the source is, with what was typed about it.
 fn source(args: &ConvertArgs) -> crate::Result<SourceKind> {
     let kind = SourceKind::of(&args.source)?;
-    let about_list = args.root.is_some() || args.path_column.is_some() || args.label_column.is_some();
+    let about_list = args.root.is_some() || args.path_column.is_some();
+    let about_parquet = args.image_column.is_some();
     let invalid = |message: &str| Err(Error::new(ErrorKind::InvalidOption, message));
     let encodes = args.resize.is_some() || args.format == FormatChoice::Jpg || args.apply_orientation;
     if args.quality.is_some() && !encodes {
@@ -114,13 +116,22 @@ fn source(args: &ConvertArgs) -> crate::Result<SourceKind> {
         );
     }
     match kind {
+        SourceKind::List(_) if about_parquet => invalid("--image-column is for Parquet files"),
         SourceKind::List(list) => Ok(SourceKind::List(ListOptions {
             root: args.root.clone(),
             path_column: args.path_column.clone(),
             label_column: args.label_column.clone(),
             ..list
         })),
-        _ if about_list => invalid("--root, --path-column and --label-column are for lists"),
+        _ if about_list => invalid("--root and --path-column are for lists"),
+        SourceKind::Parquet(files) => Ok(SourceKind::Parquet(ParquetOptions {
+            image_column: args.image_column.clone(),
+            label_column: args.label_column.clone(),
+            ..files
+        })),
+        _ if about_parquet || args.label_column.is_some() => {
+            invalid("--image-column is for Parquet files, --label-column for them and for lists")
+        }
         kind => Ok(kind),
     }
 }
@@ -277,9 +288,11 @@ impl Summary {
             true => format!("(\"{picture}\", \"cls\")"),
             false => format!("\"{picture}\""),
         };
+        // A string of JSON is one of Python.
+        let pattern = serde_json::Value::from(pattern);
         format!(
             "from brimful import DataLoader, ShardDataset, transforms as T\n\
-             dataset = ShardDataset({pattern:?}, fields={fields}, transform=T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))\n\
+             dataset = ShardDataset({pattern}, fields={fields}, transform=T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))\n\
              loader = DataLoader(dataset, batch_size=256, shuffle=True, num_workers=8)"
         )
     }

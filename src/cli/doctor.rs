@@ -95,12 +95,13 @@ impl Findings {
 }
 
 /// Every optional feature, and whether this build has it.
-const FEATURES: [(&str, bool); 5] = [
+const FEATURES: [(&str, bool); 6] = [
     ("cli", cfg!(feature = "cli")),
     ("turbo", cfg!(feature = "turbo")),
     ("cuda", cfg!(feature = "cuda")),
     ("io-uring", cfg!(feature = "io-uring")),
     ("nvml", cfg!(feature = "nvml")),
+    ("parquet", cfg!(feature = "parquet")),
 ];
 
 fn features() -> Vec<&'static str> {

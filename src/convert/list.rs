@@ -32,7 +32,8 @@ pub struct ListOptions {
 }
 
 const PATH_COLUMNS: [&str; 5] = ["path", "file", "filename", "file_name", "image"];
-const LABEL_COLUMNS: [&str; 4] = ["label", "cls", "class", "target"];
+/// The usual names of columns of labels.
+pub(super) const LABEL_COLUMNS: [&str; 4] = ["label", "cls", "class", "target"];
 
 /// The longest row in bytes.
 const ROW_BYTES_MAX: u64 = 16 << 20;

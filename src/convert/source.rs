@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::Folder;
 use super::list::{List, ListOptions};
+use super::parquet::{self, ParquetOptions};
 use super::sample::Fields;
 use super::tars::Tars;
 use super::zip::Zip;
@@ -32,11 +33,13 @@ pub enum SourceKind {
     Zip(PathBuf),
     /// A list of pictures.
     List(ListOptions),
+    /// Parquet files with a column of pictures.
+    Parquet(ParquetOptions),
 }
 
 impl SourceKind {
-    /// What `path` is, by what stands there: a folder with shards in it, a folder of pictures, a shard, a pattern of
-    /// shards as [`ShardList`] takes it, a zip archive, or a list.
+    /// What `path` is, by what stands there: a folder with shards or Parquet files in it, a folder of pictures, a shard, a
+    /// Parquet file, a pattern of either as [`ShardList`] takes it, a zip archive, or a list.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is nothing, [`ErrorKind::Unsupported`] for what is no source.
@@ -46,15 +49,23 @@ impl SourceKind {
                 ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("no source at '{}'", path.display())),
                 _ => error,
             };
-            return ShardList::from_patterns(&[path])
-                .map(|list| Self::Shards { paths: list.into_paths(), folder: None })
-                .map_err(no_source);
+            let paths = ShardList::from_patterns(&[path]).map_err(no_source)?.into_paths();
+            return Ok(match paths.iter().all(|path| parquet::is_parquet(path)) {
+                true => Self::Parquet(ParquetOptions { paths, ..ParquetOptions::default() }),
+                false => Self::Shards { paths, folder: None },
+            });
         };
         if found.is_dir() {
             let shards = ShardList::from_patterns(&[path]).map(ShardList::into_paths);
-            return Ok(match shards {
-                Ok(paths) => Self::Shards { paths, folder: Some(path.to_owned()) },
-                Err(_) => Self::Folder(path.to_owned()),
+            if let Ok(paths) = shards {
+                return Ok(Self::Shards { paths, folder: Some(path.to_owned()) });
+            }
+            let paths = parquet::files_in(path);
+            return Ok(match paths.is_empty() {
+                true => Self::Folder(path.to_owned()),
+                false => {
+                    Self::Parquet(ParquetOptions { paths, folder: Some(path.to_owned()), ..ParquetOptions::default() })
+                }
             });
         }
         if !found.is_file() {
@@ -67,11 +78,14 @@ impl SourceKind {
         }
         match name.rsplit('.').next() {
             Some("zip") => Ok(Self::Zip(path.to_owned())),
+            Some("parquet") => {
+                Ok(Self::Parquet(ParquetOptions { paths: vec![path.to_owned()], ..ParquetOptions::default() }))
+            }
             Some("csv" | "tsv" | "jsonl") => {
                 Ok(Self::List(ListOptions { path: path.to_owned(), ..ListOptions::default() }))
             }
             _ => Err(Error::new(ErrorKind::Unsupported, format!("'{}' is no source", path.display())).with_hint(
-                "a source is a folder of pictures or shards, a pattern of shards, .zip, .csv, .tsv or .jsonl",
+                "a source is a folder of pictures, shards or Parquet files, a pattern of shards, .parquet, .zip, .csv, .tsv or .jsonl",
             )),
         }
     }
@@ -84,6 +98,7 @@ impl SourceKind {
             Self::Shards { .. } => "shards",
             Self::Zip(_) => "zip",
             Self::List(_) => "list",
+            Self::Parquet(_) => "parquet",
         }
     }
 
@@ -92,7 +107,9 @@ impl SourceKind {
         match self {
             Self::Folder(path) | Self::Zip(path) => vec![path],
             Self::List(list) => std::iter::once(&list.path).chain(&list.root).map(PathBuf::as_path).collect(),
-            Self::Shards { paths, folder } => paths.iter().chain(folder).map(PathBuf::as_path).collect(),
+            Self::Shards { paths, folder } | Self::Parquet(ParquetOptions { paths, folder, .. }) => {
+                paths.iter().chain(folder).map(PathBuf::as_path).collect()
+            }
         }
     }
 
@@ -102,6 +119,7 @@ impl SourceKind {
             Self::Folder(path) => Ok(Box::new(Folder::open(path, threads)?)),
             Self::Zip(path) => Ok(Box::new(Zip::open(path)?)),
             Self::List(list) => Ok(Box::new(List::open(list)?)),
+            Self::Parquet(options) => parquet::open(options, threads),
             Self::Shards { paths, .. } => Ok(Box::new(Tars::open(paths.clone(), threads)?)),
         }
     }

@@ -11,4 +11,5 @@ mod verify;
 mod reshard;
 mod zips;
 mod lists;
+mod parquet_files;
 mod pictures;

@@ -16,10 +16,11 @@ Examples:
   brimful convert photos/ out/ --resize 512 --quality 90 --apply-orientation
   brimful convert train.csv out/ --label-column species
   brimful convert 'old/*.tar' out/ --shuffle 1     cut, merge and shuffle shards anew
+  brimful convert 'data/train-*.parquet' out/      a data set of the Hugging Face Hub
 
 SRC is a folder of pictures with a folder for each class, a zip archive of the same, a list (.csv, .tsv,
-.jsonl: a path and a label for each picture, further columns become the field json), or shards: a folder
-of them, or a pattern. It is never written to. The same source and options make the same bytes, on any
+.jsonl: a path and a label for each picture, further columns become the field json), Parquet files with a
+column of pictures, or shards: a folder of them, or a pattern. It is never written to. The same source and options make the same bytes, on any
 number of threads and in any number of parts. Without an option that asks for it no picture changes.";
 
 #[derive(Debug, Args)]
@@ -39,6 +40,9 @@ pub(in crate::cli) struct ConvertArgs {
     /// Shuffle all samples by this seed
     #[arg(long, value_name = "SEED")]
     pub(in crate::cli) shuffle: Option<u64>,
+    /// Order all samples by their keys
+    #[arg(long, conflicts_with = "shuffle")]
+    pub(in crate::cli) sort: bool,
     /// Share of the samples that goes into a split `val`, such as 0.1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(in crate::cli) val: f64,
@@ -72,10 +76,13 @@ pub(in crate::cli) struct ConvertArgs {
     /// Turn pictures upright as their EXIF says, without loss where that can be
     #[arg(long)]
     pub(in crate::cli) apply_orientation: bool,
+    /// The column of pictures in Parquet files
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) image_column: Option<String>,
     /// The column of paths in a list
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) path_column: Option<String>,
-    /// The column of labels in a list
+    /// The column of labels in a list or in Parquet files
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) label_column: Option<String>,
     /// The folder that relative paths in a list begin at; the list's own, unless given
