@@ -60,6 +60,44 @@ fn a_dry_run_tells_and_writes_nothing() {
 }
 
 #[test]
+fn shards_over_2_gb_are_warned_of_however_they_are_asked_for() {
+    let program = Program::new();
+    // Files with nothing but holes take no room.
+    for number in 0..9 {
+        program.write(&format!("photos/{number}.jpg"), b"");
+        let file = fs::File::options().write(true).open(program.path(&format!("photos/{number}.jpg"))).unwrap();
+        file.set_len(250 << 20).unwrap();
+    }
+    let warned = |args: &[&str]| {
+        let args = [&["convert", "photos", "out", "--dry-run"], args].concat();
+        program.run(&args).ends_with(0).stderr.contains("slow to move")
+    };
+    assert!(!warned(&[]));
+    assert!(!warned(&["--samples-per-shard", "7"]));
+    assert!(warned(&["--samples-per-shard", "9"]));
+    assert!(warned(&["--shard-size", "3GB"]));
+    assert!(!program.path("out").exists());
+}
+
+#[test]
+fn options_that_say_nothing_about_a_source_are_refused() {
+    let program = with_photos(2, 10);
+    program.write("list.csv", b"where,what\nphotos/cat/00000.jpg,3\n");
+    let refused =
+        |args: &[&str], part: &str| program.run(&[&["convert"], args].concat()).ends_with(2).tells_error(part);
+    refused(&["photos", "out", "--path-column", "x"], "for lists");
+    refused(&["photos", "out", "--label-column", "x"], "for them and for lists");
+    refused(&["photos", "out", "--image-column", "x"], "for Parquet files");
+    refused(&["list.csv", "out", "--image-column", "x"], "for Parquet files");
+    refused(&["photos", "out", "--quality", "80"], "--quality is for");
+    program.run(&["convert", "photos", "out", "--sort", "--shuffle", "1"]).ends_with(2);
+    let args = ["convert", "list.csv", "out", "--path-column", "where", "--label-column", "what"];
+    let run = program.run(&args).ends_quietly();
+    assert!(run.text().contains("samples    1 (cls 1, jpg 1)"), "{}", run.text());
+    program.run(&["convert", "out", "sorted", "--sort"]).ends_quietly();
+}
+
+#[test]
 fn parts_are_merged() {
     let program = with_photos(20, 100);
     program.run(&["convert", "photos", "whole", "--samples-per-shard", "3"]).ends_quietly();
@@ -72,27 +110,73 @@ fn parts_are_merged() {
     program.run(&["convert", "--merge", "photos"]).ends_with(2).tells_error("no parts of a conversion");
 }
 
+/// Numbers that differ from run to run; the seed is told where a test fails.
+struct Random {
+    seed: u64,
+    state: u64,
+}
+
+impl Random {
+    fn new() -> Self {
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), "points to kill at");
+        Self { seed, state: seed }
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % end
+    }
+}
+
+/// Runs the command and kills it once the folder has so many bytes more than when it began; whether that was in time.
+fn kill_at(program: &Program, args: &[&str], folder: &str, step: u64) -> bool {
+    let before = size_of(&program.path(folder));
+    let mut child = program.command(args).stdout(Stdio::null()).spawn().unwrap();
+    while size_of(&program.path(folder)) < before + step && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    !child.wait().unwrap().success()
+}
+
+/// Whatever has its name in a folder is what it will be in the end.
+fn assert_complete_as_far_as_it_goes(folder: &Path, whole: &Path, told: &str) {
+    for name in listing(folder).into_keys().filter(|name| !name.starts_with('.')) {
+        assert!(
+            fs::read(folder.join(&name)).unwrap() == fs::read(whole.join(&name)).unwrap(),
+            "{name} differs: {told}"
+        );
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_at_any_time_goes_on_to_the_same_bytes() {
     let program = with_photos(600, 3_000);
-    let args = |folder: &'static str| vec!["convert", "photos", folder, "--samples-per-shard", "50", "--shuffle", "1"];
-    program.run(&args("whole")).ends_quietly();
-    let mut resumed = args("out");
-    resumed.push("--resume");
+    let common = ["convert", "photos", "--samples-per-shard", "50", "--shuffle", "1"];
+    program.run(&[&common[..], &["whole"]].concat()).ends_quietly();
+    let (whole, all) = (program.path("whole"), size_of(&program.path("whole")));
+    let mut random = Random::new();
+    let told = format!("seed {}", random.seed);
     let mut killed = 0;
-    // Each run is killed once so many bytes more are there than when it began, wherever that finds it.
-    for step in [40_000, 1, 300_000, 150_000, 77_777, 400_000] {
-        let before = size_of(&program.path("out"));
-        let mut child = program.command(&resumed).stdout(Stdio::null()).spawn().unwrap();
-        while size_of(&program.path("out")) < before + step && child.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
-        }
-        child.kill().unwrap();
-        killed += usize::from(!child.wait().unwrap().success());
+    for _ in 0..10 {
+        let threads = ["1", "2", "5"][random.below(3) as usize];
+        let args = [&common[..], &["out", "--resume", "--threads", threads]].concat();
+        killed += usize::from(kill_at(&program, &args, "out", random.below(all / 5)));
+        assert_complete_as_far_as_it_goes(&program.path("out"), &whole, &told);
     }
-    assert!(killed > 0, "no run was killed in time");
-    program.run(&resumed).ends_quietly();
-    assert_same_files(&program.path("whole"), &program.path("out"));
+    assert!(killed > 0, "no run was killed in time: {told}");
+    program.run(&[&common[..], &["out", "--resume"]].concat()).ends_quietly();
+    assert_same_files(&whole, &program.path("out"));
+
+    // The same for parts, each killed once.
+    for part in ["2/3", "1/3", "3/3"] {
+        let args = [&common[..], &["parts", "--resume", "--part", part]].concat();
+        kill_at(&program, &args, "parts", random.below(all / 3));
+        assert_complete_as_far_as_it_goes(&program.path("parts"), &whole, &told);
+        program.run(&args).ends_quietly();
+    }
+    program.run(&["convert", "--merge", "parts"]).ends_quietly();
+    assert_same_files(&whole, &program.path("parts"));
 }
 
 /// Bytes of all files in a folder that may be gone at any time.

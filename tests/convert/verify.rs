@@ -125,6 +125,95 @@ fn links_and_sparse_members_are_found() {
     header.set_size(0);
     builder.append_link(&mut header, "002.jpg", "000.jpg").unwrap();
     expect(&builder.into_inner().unwrap(), &[(FindingKind::Link, None, Some(2 * SAMPLE_BYTES as u64))]);
+
+    let mut builder = Builder::new(good(2)[..2 * SAMPLE_BYTES].to_vec());
+    let mut header = Header::new_gnu();
+    header.set_path("002.jpg").unwrap();
+    header.set_entry_type(EntryType::GNUSparse);
+    header.as_gnu_mut().unwrap().realsize[..11].copy_from_slice(b"00000020000");
+    header.set_size(0);
+    header.set_cksum();
+    builder.append(&header, &[][..]).unwrap();
+    expect(&builder.into_inner().unwrap(), &[(FindingKind::Sparse, None, Some(2 * SAMPLE_BYTES as u64))]);
+}
+
+#[test]
+fn compressed_shards_are_looked_into() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = |bytes: &[u8]| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, bytes).unwrap();
+        packed.finish().unwrap()
+    };
+    let path = folder.path().join("a.tar.gz");
+    fs::write(&path, packed(&good(4))).unwrap();
+    let found = check(std::slice::from_ref(&path));
+    assert_eq!((found.samples, found.findings), (4, Vec::new()));
+    fs::write(&path, packed(&good(4)[..3 * SAMPLE_BYTES])).unwrap();
+    assert_eq!(check(std::slice::from_ref(&path)).findings[0].kind, FindingKind::MissingEnd);
+    let whole = packed(&good(40));
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(check(&[path]).findings[0].kind, FindingKind::Cut);
+}
+
+#[test]
+fn images_are_decoded_and_a_census_is_taken_of_all_their_kinds() {
+    use brimful::encode::{JpegOptions, PixelKind, Subsampling, encode_jpeg};
+    let jpeg = |width: u32, height: u32, kind: PixelKind, subsampling, restart_interval| {
+        let options = JpegOptions { quality: 80, subsampling, optimise: false, restart_interval };
+        let pixels = vec![99; width as usize * height as usize * kind.channels()];
+        encode_jpeg(&pixels, width, height, kind, &options).unwrap()
+    };
+    let plain = jpeg(64, 48, PixelKind::Rgb, Subsampling::Half, 0);
+    let tiff = [b'M', b'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0];
+    let rotated = [&plain[..2], &[0xFF, 0xE1, 0, 34], b"Exif\0\0", &tiff, &plain[2..]].concat();
+    let other = |color, progressive: bool, channels: usize| {
+        let mut file = Vec::new();
+        let mut encoder = jpeg_encoder::Encoder::new(&mut file, 80);
+        encoder.set_progressive(progressive);
+        encoder.encode(&vec![99; 200 * 100 * channels], 200, 100, color).unwrap();
+        file
+    };
+    let mut deep = std::io::Cursor::new(Vec::new());
+    image::write_buffer_with_format(
+        &mut deep,
+        &vec![7; 300 * 20 * 6],
+        300,
+        20,
+        image::ColorType::Rgb16,
+        image::ImageFormat::Png,
+    )
+    .unwrap();
+    let files: [(&str, &[u8]); 9] = [
+        ("a.jpg", &plain),
+        ("b.jpg", &rotated),
+        ("c.jpg", &jpeg(64, 48, PixelKind::Rgb, Subsampling::Full, 2)),
+        ("d.jpg", &jpeg(64, 48, PixelKind::Grey, Subsampling::Full, 0)),
+        ("e.jpg", &other(jpeg_encoder::ColorType::Rgb, true, 3)),
+        ("f.jpg", &other(jpeg_encoder::ColorType::Cmyk, false, 4)),
+        ("g.png", deep.get_ref()),
+        ("h.jpg", &plain[..plain.len() - 30]),
+        ("i.jpg", b"<html>"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    fs::write(&path, archive(&files)).unwrap();
+    let options = VerifyOptions { decode: true, threads: 2, ..VerifyOptions::default() };
+    let found = verify(&[path], &options, &|_, _| {}).unwrap();
+    let census = found.census.unwrap();
+    let keys: Vec<_> = found.findings.iter().map(|found| (found.kind, found.key.as_deref().unwrap())).collect();
+    assert_eq!(keys, [(FindingKind::BadImage, "h"), (FindingKind::BadImage, "i")]);
+    assert_eq!((census.images, census.bad), (7, 2));
+    let counts = |pairs: &[(&str, u64)]| pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    assert_eq!(census.formats, counts(&[("jpeg", 6), ("png", 1)]));
+    assert_eq!(census.subsampling.get("4:2:0"), Some(&3));
+    assert_eq!(census.subsampling.values().sum::<u64>(), 4);
+    assert_eq!(
+        (census.progressive, census.cmyk, census.grey, census.exif_rotated, census.sixteen_bit, census.restart_markers),
+        (1, 1, 1, 1, 1, 1)
+    );
+    assert_eq!((census.smallest, census.largest), (Some((64, 20)), Some((300, 100))));
+    assert_eq!(census.sides, [(128, 4), (256, 2), (512, 1)].into());
 }
 
 #[test]
