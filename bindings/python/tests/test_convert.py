@@ -97,11 +97,13 @@ def test_dali_reads_the_same(shards, expected, tmp_path):
     # DALI's index knows no blanks in names, so its reader makes its own list of each shard.
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def pipeline():
-        return fn.readers.webdataset(paths=[str(shard) for shard in shards], ext=["jpg", "cls"])
+        return tuple(fn.readers.webdataset(paths=[str(shard) for shard in shards], ext=["jpg", "cls"]))
 
     pipe = pipeline()
     found = [tuple(bytes(field.as_array()[0]) for field in pipe.run()) for _ in expected]
-    assert sorted(found) == sorted((bytes_, b"%d" % label) for bytes_, label in expected.values())
+    # Without an index it knows no names that are longer than ustar has room for, and finds no fields there.
+    short = [(bytes_, b"%d" % label) for key, (bytes_, label) in expected.items() if LONG not in key]
+    assert sorted(fields for fields in found if fields != (b"", b"")) == sorted(short)
 
 
 def test_brimful_reads_the_same_and_the_description_is_right(shards, expected):
@@ -143,16 +145,17 @@ def test_dali_reads_by_the_index(indexed):
     fn = pytest.importorskip("nvidia.dali.fn")
     from nvidia.dali import pipeline_def
 
+    paths = [str(shard) for shard in indexed]
     indexes = [str(shard.with_suffix(".idx")) for shard in indexed]
 
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def pipeline():
-        return fn.readers.webdataset(paths=[str(shard) for shard in indexed], index_paths=indexes, ext=["jpg", "cls"])
+        return tuple(fn.readers.webdataset(paths=paths, index_paths=indexes, ext=["jpg", "cls"]))
 
     pipe = pipeline()
     expected = [(fields["jpg"], fields["cls"]) for fields in contents(indexed[0].parent).values()]
     found = [tuple(bytes(field.as_array()[0]) for field in pipe.run()) for _ in expected]
-    assert sorted(found) == sorted(expected)
+    assert found == expected
 
 
 def test_classes_and_samples_are_ordered_as_torchvision_orders_them(tmp_path):
@@ -243,6 +246,7 @@ def test_a_data_set_of_the_hugging_face_hub_is_read(tmp_path):
 
 
 def test_the_three_lines_that_are_printed_load_the_shards(tmp_path):
+    pytest.importorskip("torch")
     image = pytest.importorskip("PIL.Image")
     for number in range(12):
         path = tmp_path / "photos" / f"class{number % 2}" / f"{number}.png"
