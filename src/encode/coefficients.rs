@@ -3,7 +3,7 @@
 //!
 //! It computes no pixels and quantises nothing; what it cannot do without that, it refuses.
 
-use super::scan::{Component, File, SLOTS, Symbol, damaged, unsupported, write_scan};
+use super::scan::{Component, File, SLOTS, Symbol, codes_for, damaged, unsupported, write_scan};
 use crate::Result;
 
 /// What becomes of a file.
@@ -66,24 +66,19 @@ pub fn rewrite_jpeg(jpeg: &[u8], rewrite: &Rewrite) -> Result<Vec<u8>> {
         let [high, low] = (interval as u16).to_be_bytes();
         head.extend_from_slice(&[0xFF, 0xDD, 0, 4, high, low]);
     }
-    let mut counts = Box::new([[0u32; 256]; SLOTS]);
-    planes.visit(interval, &mut |symbol: Symbol| {
-        if let Symbol::Coded { slot, symbol, .. } = symbol {
-            counts[slot][usize::from(symbol)] += 1;
-        }
-    });
+    let codes = codes_for(&planes.counts(interval));
     head.reserve(jpeg.len());
-    write_scan(head, &counts, file.scan_header, |visit| {
+    write_scan(head, &codes, file.scan_header, |visit| {
         planes.visit(interval, visit);
         Ok(())
     })
 }
 
 /// Coefficients of one block, in rows of eight.
-type Coefficients = [i16; 64];
+pub(super) type Coefficients = [i16; 64];
 
 /// All coefficients of a file.
-struct Planes {
+pub(super) struct Planes {
     /// By place in the frame header.
     planes: Vec<Plane>,
     /// The blocks of an MCU in the order of the scan: plane, column and row within the MCU, and slots of tables.
@@ -112,7 +107,7 @@ struct Place {
 }
 
 /// The place in rows of eight of each coefficient, in the order of the file.
-const ZIGZAG: [u8; 64] = [
+pub(super) const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21,
     28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
     47, 55, 62, 63,
@@ -155,6 +150,57 @@ impl Planes {
         let mut read = Self { planes, order, columns, rows, width: file.width, height: file.height };
         read.fill(file)?;
         Ok(read)
+    }
+
+    /// Planes of nothing but zeros: luma first, under tables of its own, the others under those for chroma.
+    pub(super) fn zero(width: usize, height: usize, components: &[Component]) -> Self {
+        let first = components[0];
+        let (columns, rows) = (width.div_ceil(8 * first.h), height.div_ceil(8 * first.v));
+        let plane = |&component: &Component| {
+            let (across, down) = (columns * component.h, rows * component.v);
+            Plane { component, across, blocks: vec![[0; 64]; across * down] }
+        };
+        let places = |(plane, component): (usize, &Component)| {
+            let (h, table) = (component.h, usize::from(plane > 0));
+            (0..h * component.v).map(move |block| Place {
+                plane,
+                x: block % h,
+                y: block / h,
+                dc: table,
+                ac: SLOTS / 2 + table,
+            })
+        };
+        let order = components.iter().enumerate().flat_map(places).collect();
+        Self { planes: components.iter().map(plane).collect(), order, columns, rows, width, height }
+    }
+
+    /// Sampling factors of the first component, which no other one has more of.
+    pub(super) fn factors(&self) -> (usize, usize) {
+        let Component { h, v, .. } = self.planes[0].component;
+        (h, v)
+    }
+
+    /// MCUs in a row and in a column.
+    pub(super) fn mcus(&self) -> (usize, usize) {
+        (self.columns, self.rows)
+    }
+
+    /// The blocks of one plane in a row of MCUs, row by row.
+    pub(super) fn block_rows(&mut self, plane: usize, mcu_row: usize) -> &mut [Coefficients] {
+        let Plane { component, across, blocks } = &mut self.planes[plane];
+        let count = *across * component.v;
+        &mut blocks[mcu_row * count..][..count]
+    }
+
+    /// How often each symbol occurs, by the slot of its table.
+    pub(super) fn counts(&self, interval: usize) -> Box<[[u32; 256]; SLOTS]> {
+        let mut counts = Box::new([[0u32; 256]; SLOTS]);
+        self.visit(interval, &mut |symbol: Symbol| {
+            if let Symbol::Coded { slot, symbol, .. } = symbol {
+                counts[slot][usize::from(symbol)] += 1;
+            }
+        });
+        counts
     }
 
     /// Takes the coefficients out of the scan.
@@ -204,7 +250,7 @@ impl Planes {
     }
 
     /// Visits all symbols, with a restart marker before every `interval` MCUs, 0 for none.
-    fn visit(&self, interval: usize, visit: &mut (impl FnMut(Symbol) + ?Sized)) {
+    pub(super) fn visit(&self, interval: usize, visit: &mut (impl FnMut(Symbol) + ?Sized)) {
         let mut last = vec![0i32; self.planes.len()];
         for mcu in 0..self.columns * self.rows {
             if interval > 0 && mcu > 0 && mcu % interval == 0 {

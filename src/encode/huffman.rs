@@ -76,6 +76,20 @@ pub(super) struct Code {
 }
 
 impl Code {
+    /// The code of a table as a file writes it: how many words of each length there are, and their symbols.
+    pub(super) fn of_table(lengths: &[u8; CODE_BITS_MAX], symbols: &[u8]) -> Self {
+        let mut words = Box::new([(0, 0); 256]);
+        let (mut code, mut rest) = (0u16, symbols.iter());
+        for (length, &count) in (1u8..).zip(lengths) {
+            for &symbol in rest.by_ref().take(usize::from(count)) {
+                words[usize::from(symbol)] = (code, length);
+                code += 1;
+            }
+            code <<= 1;
+        }
+        Self { lengths: *lengths, symbols: symbols.to_vec(), words }
+    }
+
     /// The best code within 16 bits for symbols that occur `counts` times; `None` where none occurs.
     pub(super) fn for_counts(counts: &[u32; 256]) -> Option<Self> {
         let depths = depths(counts)?;
@@ -90,18 +104,8 @@ impl Code {
         let last = at_depth.iter().rposition(|&count| count > 0)?;
         at_depth[last] -= 1;
 
-        let mut lengths = [0; CODE_BITS_MAX];
-        let mut words = Box::new([(0, 0); 256]);
-        let (mut code, mut rest) = (0u16, symbols.iter());
-        for length in 1..=CODE_BITS_MAX {
-            lengths[length - 1] = at_depth[length] as u8;
-            for &symbol in rest.by_ref().take(at_depth[length]) {
-                words[usize::from(symbol)] = (code, length as u8);
-                code += 1;
-            }
-            code <<= 1;
-        }
-        Some(Self { lengths, symbols, words })
+        let lengths = std::array::from_fn(|length| at_depth[length + 1] as u8);
+        Some(Self::of_table(&lengths, &symbols))
     }
 
     /// Appends the code as a table segment names it; `head` holds its class and number.

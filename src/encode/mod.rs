@@ -6,6 +6,7 @@ mod photo;
 mod scene;
 mod noise;
 mod jpeg;
+mod forward;
 mod scan;
 mod coefficients;
 mod metadata;

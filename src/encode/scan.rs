@@ -24,18 +24,24 @@ pub fn optimise_huffman(jpeg: &[u8]) -> Result<Vec<u8>> {
 
     let mut out = Vec::with_capacity(jpeg.len() + 1024);
     out.extend_from_slice(&file.head);
-    write_scan(out, &counts, file.scan_header, |visit| file.walk(visit))
+    write_scan(out, &codes_for(&counts), file.scan_header, |visit| file.walk(visit))
 }
 
-/// Appends a scan to `out`: tables made for symbols that occur `counts` times, its header, the symbols that `walk` visits, and
-/// the end of the file.
+/// A code for each table slot.
+pub(super) type Codes = [Option<Code>; SLOTS];
+
+/// The best codes for symbols that occur `counts` times.
+pub(super) fn codes_for(counts: &[[u32; 256]; SLOTS]) -> Codes {
+    std::array::from_fn(|slot| Code::for_counts(&counts[slot]))
+}
+
+/// Appends a scan to `out`: its tables, its header, the symbols that `walk` visits, and the end of the file.
 pub(super) fn write_scan(
     mut out: Vec<u8>,
-    counts: &[[u32; 256]; SLOTS],
+    codes: &Codes,
     scan_header: &[u8],
     walk: impl FnOnce(&mut dyn FnMut(Symbol)) -> Result<()>,
 ) -> Result<Vec<u8>> {
-    let codes: Vec<Option<Code>> = counts.iter().map(Code::for_counts).collect();
     for (slot, code) in codes.iter().enumerate() {
         if let Some(code) = code {
             code.write_segment(((slot / 4 * 16) + slot % 4) as u8, &mut out);
