@@ -1,7 +1,10 @@
-"""Image folder to shards: brimful against a script around webdataset's ShardWriter and against GNU tar, and verify
-against reading. Sides take turns; figures are medians of ratios, each with its range.
+"""Image folder to shards: brimful against a script around webdataset's ShardWriter, GNU tar and Pillow, and verify
+against reading the same shards, warm and cold. Sides take turns; figures are medians of ratios, each with its range.
 
     python benches/compare/convert.py --brimful target/release/brimful --photos FOLDER --out run.json
+
+What was written before is written back before anything is timed. Cold shards have no page in memory: the system is
+asked to drop them, which needs no rights.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from machine import document
+from machine import document, save, say
 
 CLASSES = 20
 
@@ -78,6 +81,9 @@ def pillow_resize(job: tuple[str, str]) -> None:
 def seconds(work, out: Path | None = None) -> float:
     if out is not None:
         shutil.rmtree(out, ignore_errors=True)
+        if out.is_file():
+            out.unlink()
+    os.sync()
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -96,17 +102,27 @@ def read_all(paths: list[Path]) -> None:
                 pass
 
 
-def compare(ours, theirs, rounds: int) -> dict[str, object]:
-    """Times of two sides that take turns, and how many times faster the first is."""
+def drop(paths: list[Path]) -> None:
+    """Takes the files out of the page cache."""
+    os.sync()
+    for path in paths:
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def compare(name: str, ours, theirs, rounds: int) -> dict[str, object]:
+    """Times of two sides that take turns, and how many times faster the first is. The first pair does not count."""
     pairs = [(ours(), theirs()) for _ in range(rounds + 1)][1:]
     ratios = sorted(their / our for our, their in pairs)
     median = statistics.median
+    say(f"{name}: {median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f}) times as fast")
     return {
         "seconds": median(our for our, _ in pairs),
         "seconds_peer": median(their for _, their in pairs),
         "faster": median(ratios),
         "faster_min": ratios[0],
         "faster_max": ratios[-1],
+        "pairs": pairs,
     }
 
 
@@ -116,18 +132,18 @@ def main() -> None:
     source = make_source(args.photos, args.work, args.count)
     cores = len(os.sched_getaffinity(0))
     results: dict[str, object] = {}
-    out, peer = args.work / "out", args.work / "peer"
-    brimful = [args.brimful, "convert", source, out, "--threads", cores]
+    out, peer, peer_tar = args.work / "out", args.work / "peer", args.work / "peer.tar"
 
-    def convert() -> float:
-        return seconds(lambda: command(*brimful, "--samples-per-shard", 1000), out)
+    def against(name: str, ours, theirs, rounds: int = args.rounds) -> None:
+        results[name] = compare(name, ours, theirs, rounds)
 
+    brimful = [args.brimful, "convert", source, out, "--threads", cores, "--samples-per-shard", 1000]
+    convert = lambda *more: seconds(lambda: command(*brimful, *more), out)  # noqa: E731
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        theirs = lambda: seconds(lambda: pool.apply(webdataset_writer, (source, peer)), peer)  # noqa: E731
-        results["copy against webdataset.ShardWriter"] = compare(convert, theirs, args.rounds)
-    peer_tar = args.work / "peer.tar"
-    tar = lambda: seconds(lambda: command("tar", "cf", peer_tar, "-C", source, "."))  # noqa: E731
-    results["copy against tar cf"] = compare(convert, tar, args.rounds)
+        writer = lambda: seconds(lambda: pool.apply(webdataset_writer, (source, peer)), peer)  # noqa: E731
+        against("copy against webdataset.ShardWriter", convert, writer)
+    tar = lambda: seconds(lambda: command("tar", "cf", peer_tar, "-C", source, "."), peer_tar)  # noqa: E731
+    against("copy against tar cf", convert, tar)
     peer_tar.unlink()
 
     files = sorted(source.glob("*/*.jpg"))[: max(args.count // 3, 1)]
@@ -146,26 +162,34 @@ def main() -> None:
             peer.mkdir()
             return seconds(lambda: pool.map(pillow_resize, jobs, chunksize=16))
 
-        results["--resize 256 against Pillow"] = compare(
-            lambda: seconds(lambda: command(*resize), out), pillow, max(args.rounds - 2, 1)
-        )
+        against("--resize 256 against Pillow", lambda: seconds(lambda: command(*resize), out), pillow, args.rounds)
 
     shutil.rmtree(out)
-    command(*brimful, "--samples-per-shard", 1000)
+    command(*brimful)
     shards = sorted(out.glob("*.tar"))
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
         shares = [shards[number::cores] for number in range(cores)]
-        read = lambda: seconds(lambda: pool.map(read_all, shares, chunksize=1))  # noqa: E731
-        for name, flags in (("verify against reading", []), ("verify --hash against reading", ["--hash"])):
-            verify = lambda flags=flags: seconds(lambda: command(args.brimful, "verify", *flags, out))  # noqa: E731
-            results[name] = compare(verify, read, args.rounds)
+
+        def read(is_cold: bool) -> float:
+            if is_cold:
+                drop(shards)
+            return seconds(lambda: pool.map(read_all, shares, chunksize=1))
+
+        def verify(is_cold: bool, *flags: str) -> float:
+            if is_cold:
+                drop(shards)
+            return seconds(lambda: command(args.brimful, "verify", *flags, out))
+
+        for cache, is_cold in (("warm", False), ("cold", True)):
+            for flags in ((), ("--hash",)):
+                name = " ".join(("verify", *flags, "against reading,", cache))
+                against(name, lambda: verify(is_cold, *flags), lambda: read(is_cold))  # noqa: B023
     shutil.rmtree(out)
     shutil.rmtree(peer, ignore_errors=True)
     size = sum(path.stat().st_size for path in source.glob("*/*.jpg"))
-    text = json.dumps(document(files=args.count, bytes=size, threads=cores, results=results), indent=2)
-    if args.out:
-        args.out.write_text(text + "\n")
-    print(text)
+    made = document(files=args.count, bytes=size, threads=cores, results=results)
+    save(made, args.out)
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

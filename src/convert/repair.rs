@@ -103,6 +103,10 @@ pub fn repair(
 /// The file name of each new shard.
 fn targets(paths: &[PathBuf], out: &Path) -> Result<Vec<String>> {
     let invalid = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidOption, message).with_hint(hint));
+    let empty_folder = "choose an empty folder: repaired shards replace nothing";
+    if out.join(LEFT_OUT).exists() {
+        return invalid(format!("'{}' exists already", out.join(LEFT_OUT).display()), empty_folder);
+    }
     let mut targets: Vec<String> = Vec::with_capacity(paths.len());
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -118,7 +122,7 @@ fn targets(paths: &[PathBuf], out: &Path) -> Result<Vec<String>> {
         }
         if out.join(&target).exists() {
             let message = format!("'{}' exists already", out.join(&target).display());
-            return invalid(message, "choose an empty folder: repaired shards replace nothing");
+            return invalid(message, empty_folder);
         }
         targets.push(target);
     }

@@ -58,6 +58,9 @@ fn repaired_shards_go_into_a_folder_of_their_own() {
     );
     program.run(&["verify", "out/bad.tar"]).ends_quietly();
     assert_eq!(std::fs::read(program.path("bad.tar")).unwrap(), before);
+    // Neither its shards nor its list are replaced.
+    program.run(&["verify", "--fix", "out", "bad.tar"]).ends_with(2).tells_error("'out/left_out.jsonl' exists already");
+    std::fs::remove_file(program.path("out/left_out.jsonl")).unwrap();
     program.run(&["verify", "--fix", "out", "bad.tar"]).ends_with(2).tells_error("'out/bad.tar' exists already");
 }
 
