@@ -174,7 +174,7 @@ fn luma_of(r: f32, g: f32, b: f32) -> f32 {
 
 #[inline(always)]
 fn blue_of(r: f32, g: f32, b: f32) -> f32 {
-    -0.168_735_89 * r - 0.331_264_11 * g + 0.5 * b
+    -0.168_735_89 * r - 0.331_264_1 * g + 0.5 * b
 }
 
 #[inline(always)]

@@ -45,7 +45,7 @@ pub(super) fn copy_data(scan: &[u8], bytes: &mut [u8], pass: &mut Pass) {
     stuffing::copy_data(scan, bytes, pass);
 }
 
-/// [`advance`](super::advance)
+/// [`advance::advance`]
 #[target_feature(enable = "bmi1,bmi2,lzcnt,movbe")]
 #[inline(never)]
 pub(super) fn advance<const N: usize>(lanes: [&mut Lane; N]) {
