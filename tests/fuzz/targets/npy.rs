@@ -34,6 +34,7 @@ fn npy(array: &Array, order: char, is_fortran: bool) -> Bytes {
         ArrayDtype::U8 | ArrayDtype::U16 | ArrayDtype::U32 | ArrayDtype::U64 => 'u',
         ArrayDtype::I8 | ArrayDtype::I16 | ArrayDtype::I32 | ArrayDtype::I64 => 'i',
         ArrayDtype::F16 | ArrayDtype::F32 | ArrayDtype::F64 => 'f',
+        ArrayDtype::BF16 => unreachable!("NumPy has no such type"),
     };
     let size = array.dtype.size_bytes();
     let is_fortran = if is_fortran { "True" } else { "False" };
