@@ -3,6 +3,7 @@
 //! Pictures are arbitrary bytes wherever nothing decodes them.
 
 mod made;
+mod archive;
 mod folder;
 mod order;
 mod names;
