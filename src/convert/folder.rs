@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use super::files::Files;
 use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::FileIdentity;
 
 /// What torchvision takes for pictures.
 const PICTURES: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
@@ -226,8 +227,7 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
         return Err(changed(if (bytes.len() as u64) < size { "it shrank" } else { "it grew" }));
     }
     let after = file.metadata().map_err(failed)?;
-    let state = |found: &Metadata| (found.len(), found.mtime(), found.mtime_nsec());
-    if state(&before) != state(&after) {
+    if FileIdentity::of(&before) != FileIdentity::of(&after) {
         return Err(changed("it was written to"));
     }
     Ok(())

@@ -83,7 +83,8 @@ impl FileIdentity {
         None
     }
 
-    fn of(metadata: &Metadata) -> Self {
+    /// The identity of the file that `metadata` tells of.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             size: metadata.size(),
             mtime_s: metadata.mtime(),

@@ -2,9 +2,9 @@
 //!
 //! It knows no rows; what the bytes of a column mean is the business of `column`.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::column::Column;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::FileIdentity;
 
 /// A file as it was when it was opened.
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     chunks: Arc<Chunks>,
     pub(super) metadata: ParquetMetaData,
-    state: (u64, i64, i64),
+    identity: FileIdentity,
 }
 
 impl Opened {
@@ -41,7 +42,7 @@ impl Opened {
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
         let read = || ParquetMetaDataReader::new().with_metadata_options(Some(options)).parse_and_finish(&chunks);
         let metadata = guarded(path, read)?;
-        Ok(Self { path: path.to_owned(), chunks: Arc::new(chunks), metadata, state: state_of(&found) })
+        Ok(Self { path: path.to_owned(), chunks: Arc::new(chunks), metadata, identity: FileIdentity::of(&found) })
     }
 
     /// What must be the same in all files: names, types and levels of columns.
@@ -81,7 +82,7 @@ impl Opened {
     /// Makes sure that the file is the one that was opened.
     pub(super) fn check(&self) -> Result<()> {
         let found = self.chunks.file.metadata();
-        if found.is_ok_and(|found| state_of(&found) == self.state) {
+        if found.is_ok_and(|found| FileIdentity::of(&found) == self.identity) {
             return Ok(());
         }
         let message = format!("'{}' changed while it was converted", self.path.display());
@@ -111,10 +112,6 @@ fn guarded<T>(path: &Path, work: impl FnOnce() -> parquet::errors::Result<T>) ->
         Ok(Err(error)) => Err(damaged().with_source(error)),
         Err(_) => Err(damaged().with_hint("the reader failed inside on this file: please report it")),
     }
-}
-
-fn state_of(found: &Metadata) -> (u64, i64, i64) {
-    (found.len(), found.mtime(), found.mtime_nsec())
 }
 
 /// A file that many threads read at places of their own.
