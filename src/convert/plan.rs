@@ -139,7 +139,7 @@ impl Plan {
     /// Orders the samples, `val` behind `train`.
     fn arrange(&mut self, source: &dyn Source, options: &ConvertOptions) -> Result<()> {
         let count = source.len();
-        let dropped = std::mem::take(&mut self.resolved.dropped);
+        let dropped = &self.resolved.dropped;
         let is_out = |sample: u32| dropped.binary_search_by_key(&sample, |&(dropped, _)| dropped).is_ok();
         let global = |seed, epoch| EpochPlan::new(&[count], Shuffle::Global, seed, epoch, Split::whole());
         let val_count = (count as f64 * options.val_share).round() as usize;
@@ -155,9 +155,8 @@ impl Plan {
         self.splits = if val_count > 0 { vec!["train", "val"] } else { vec!["train"] };
         self.order.reserve_exact(count - dropped.len());
         for val in [false, true] {
-            let of_split = |&sample: &u32| {
-                is_val.get(sample as usize).copied().unwrap_or(false) == val && (dropped.is_empty() || !is_out(sample))
-            };
+            let of_split =
+                |&sample: &u32| is_val.get(sample as usize).copied().unwrap_or(false) == val && !is_out(sample);
             let start = self.order.len();
             self.order.extend(order.iter().map(|sample| sample as u32).filter(of_split));
             if options.sorted {
@@ -169,7 +168,6 @@ impl Plan {
                 self.shards.push(PlannedShard::new(&self.splits, 1, 0, start..self.order.len()));
             }
         }
-        self.resolved.dropped = dropped;
         Ok(())
     }
 

@@ -14,7 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Takes the column of pictures out.
 pub(super) fn take_picture(columns: &mut Vec<Column>, name: Option<&str>) -> Result<Column> {
-    let names = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
     let invalid = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidOption, message).with_hint(hint));
     let is_bytes = |column: &&Column| column.kind == Kind::Bytes;
     let has_path = |column: &&Column| {
@@ -37,14 +36,11 @@ pub(super) fn take_picture(columns: &mut Vec<Column>, name: Option<&str>) -> Res
             Ok(columns.remove(columns.iter().position(|column| column.leaf == leaf).unwrap_or(0)))
         }
         [] => invalid(
-            format!("there is no column of pictures among {}", names()),
+            format!("there is no column of pictures among {}", names(columns.iter())),
             "pictures are bytes, alone or in a group with a path; --image-column names the column",
         ),
         _ => invalid(
-            format!(
-                "several columns may hold the pictures: {}",
-                found.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
-            ),
+            format!("several columns may hold the pictures: {}", names(found.iter().copied())),
             "name one with --image-column; the others become fields of their own",
         ),
     }
@@ -58,7 +54,7 @@ pub(super) fn take_label(columns: &mut Vec<Column>, name: Option<&str>) -> Resul
     let place = match name {
         Some(name) => {
             Some(columns.iter().position(|column| column.name == name && is_label(column)).ok_or_else(|| {
-                let names = columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+                let names = names(columns.iter());
                 Error::new(ErrorKind::InvalidOption, format!("there is no column of labels '{name}' among {names}"))
                     .with_hint("labels are whole numbers or words, one for each row")
             })?)
@@ -68,6 +64,11 @@ pub(super) fn take_label(columns: &mut Vec<Column>, name: Option<&str>) -> Resul
             .find_map(|usual| columns.iter().position(|column| column.name == **usual && is_label(column))),
     };
     Ok(place.map(|place| columns.remove(place)))
+}
+
+/// The columns' names, for a message.
+fn names<'a>(columns: impl Iterator<Item = &'a Column>) -> String {
+    columns.map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The label that a cell is; of a word its number among `words`, in the order in which they come.
@@ -99,7 +100,7 @@ pub(super) fn described_names(metadata: &ParquetMetaData, column: &str) -> Vec<S
 pub(super) fn notes(files: &[Opened], unread: &[Column]) -> Vec<String> {
     let mut notes = Vec::new();
     if !unread.is_empty() {
-        let names = unread.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = names(unread.iter());
         notes.push(format!("{} columns have values that JSON lacks and are left out: {names}", unread.len()));
     }
     // `train-00000-of-00005.parquet`
