@@ -24,6 +24,7 @@ const _: () = assert!(LOOKUPS as u32 * ENTRY_BITS_MAX <= WINDOW_BITS);
 /// An array, so that its length is no variable.
 type Tables = [Entry; TABLES * TABLE];
 
+/// What a lane has that never had a picture.
 static NO_TABLES: Tables = [Entry::NONE; TABLES * TABLE];
 
 /// What a lane decodes from and into, and how far.
