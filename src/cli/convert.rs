@@ -100,6 +100,7 @@ fn picture_options(args: &ConvertArgs) -> PictureOptions {
         restart_rows: args.restart_rows,
         strip_metadata: args.strip_metadata,
         apply_orientation: args.apply_orientation,
+        fields: args.fields.iter().map(|field| field.to_lowercase()).collect(),
     }
 }
 
@@ -114,6 +115,9 @@ fn source(args: &ConvertArgs) -> crate::Result<SourceKind> {
         return invalid(
             "--quality is for JPEG files that are encoded anew: by --resize, --format jpg or --apply-orientation",
         );
+    }
+    if !args.fields.is_empty() && !picture_options(args).change_pictures() {
+        return invalid("--fields says which pictures are changed, but no option says how");
     }
     match kind {
         SourceKind::List(_) if about_parquet => invalid("--image-column is for Parquet files"),
@@ -300,13 +304,15 @@ impl Summary {
 
 /// What was done to pictures, and what that did to their size.
 fn pictures_text(tally: &PictureTally) -> String {
-    let PictureTally { changed, encoded, turned_lossless, marked, unmarked, bytes_before, bytes_after } = *tally;
+    let PictureTally { changed, encoded, turned_lossless, marked, unmarked, left_alone, bytes_before, bytes_after } =
+        *tally;
     let parts = [
         (changed, "changed"),
         (encoded, "encoded anew"),
         (turned_lossless, "turned without loss"),
         (marked, "with restart markers"),
         (unmarked, "that cannot have restart markers"),
+        (left_alone, "in other fields left as they are (--fields names those that change)"),
     ];
     let parts: Vec<String> = parts
         .iter()

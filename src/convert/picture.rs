@@ -38,6 +38,10 @@ pub struct PictureOptions {
     pub strip_metadata: bool,
     /// Turns pictures upright as their EXIF says: JPEG files without loss where their sides are whole MCUs.
     pub apply_orientation: bool,
+    /// Extensions of the fields that all this is done to, in lower case. None, the default, means the one picture whose
+    /// extension is its format alone: `jpg`, but not `seg.png`, which may be a mask.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
 }
 
 /// Which side of a picture is measured.
@@ -77,6 +81,9 @@ pub struct PictureTally {
     pub marked: u64,
     /// JPEG files that could not get any, such as progressive ones: they stay as they are.
     pub unmarked: u64,
+    /// Pictures in other fields than those that are changed.
+    #[serde(default)]
+    pub left_alone: u64,
     /// Bytes of all pictures in the source.
     pub bytes_before: u64,
     /// Bytes of all pictures in the shards.
@@ -93,6 +100,7 @@ impl Default for PictureOptions {
             restart_rows: None,
             strip_metadata: false,
             apply_orientation: false,
+            fields: Vec::new(),
         }
     }
 }
@@ -113,14 +121,31 @@ impl PictureOptions {
     }
 }
 
+impl PictureOptions {
+    /// Whether anything is to be done.
+    #[must_use]
+    pub fn change_pictures(&self) -> bool {
+        *self != Self { fields: self.fields.clone(), ..Self::default() }
+    }
+
+    /// Whether it is to be done to this field.
+    fn concern(&self, ext: &str) -> bool {
+        match self.fields.as_slice() {
+            [] => !ext.contains('.'),
+            fields => fields.iter().any(|field| field == ext),
+        }
+    }
+}
+
 impl PictureTally {
     pub(super) fn add(&mut self, other: &Self) {
-        let Self { changed, encoded, turned_lossless, marked, unmarked, bytes_before, bytes_after } = other;
+        let Self { changed, encoded, turned_lossless, marked, unmarked, left_alone, bytes_before, bytes_after } = other;
         self.changed += changed;
         self.encoded += encoded;
         self.turned_lossless += turned_lossless;
         self.marked += marked;
         self.unmarked += unmarked;
+        self.left_alone += left_alone;
         self.bytes_before += bytes_before;
         self.bytes_after += bytes_after;
     }
@@ -147,10 +172,17 @@ impl Painter {
         memory: &Memory,
     ) -> Result<PictureTally> {
         let mut tally = PictureTally::default();
-        if *options == PictureOptions::default() {
+        if !options.change_pictures() {
             return Ok(tally);
         }
+        if options.fields.is_empty() {
+            refuse_choice(fields)?;
+        }
         for field in fields.iter_mut().filter(|field| is_picture(&field.ext)) {
+            if !options.concern(&field.ext) {
+                tally.left_alone += 1;
+                continue;
+            }
             let ext = field.ext.clone();
             self.paint_one(field, options, memory, &mut tally).map_err(|error| error.in_field(ext))?;
         }
@@ -363,6 +395,18 @@ fn with_crate(
     encode(&mut file, data, width, height, color)
         .map_err(|error| Error::new(ErrorKind::Unsupported, "the picture cannot be encoded").with_source(error))?;
     Ok(file.into_inner())
+}
+
+/// Refuses to choose between pictures: of a `jpg` and a `png` either may be a mask.
+fn refuse_choice(fields: &Fields) -> Result<()> {
+    let plain = fields.iter().map(|field| field.ext.as_str()).filter(|ext| !ext.contains('.') && is_picture(ext));
+    let plain: Vec<&str> = plain.collect();
+    if plain.len() < 2 {
+        return Ok(());
+    }
+    let message = format!("the sample has several pictures: {}", plain.join(", "));
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .with_hint(format!("--fields names those that are changed, such as --fields {}", plain[0])))
 }
 
 /// Refuses to encode what the new file would lack without a word.

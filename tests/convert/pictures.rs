@@ -73,6 +73,52 @@ fn pictures_are_made_smaller_and_small_ones_stay_as_they_are() {
     assert_eq!((ext.as_str(), info.format, info.components, info.width), ("png", ImageFormat::Png, 1, 30));
 }
 
+/// What becomes of a sample with a picture, a mask beside it, and a further field: extensions, and whether bytes changed.
+fn paint_with_mask(mask: &str, picture: PictureOptions) -> brimful::Result<(Vec<(String, bool)>, PictureTally)> {
+    let made = Made::new();
+    let fields = [
+        ("a.jpg".to_owned(), jpeg(64, 32)),
+        (format!("a.{mask}"), png(64, 32, image::ColorType::L8)),
+        ("a.txt".to_owned(), b"text".to_vec()),
+    ];
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, bytes) in &fields {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        builder.append_data(&mut header, name, bytes.as_slice()).unwrap();
+    }
+    made.write("a.tar", &builder.into_inner().unwrap());
+    let conversion = made.plan("out", ConvertOptions { picture, ..by_samples(9) })?;
+    let brimful::convert::Outcome::Complete(dataset) = conversion.run(&|_, _| {})? else { panic!("a part only") };
+    let (_, found) = samples(&made.path("out/train-000000.tar")).remove(0);
+    let changed = found.into_iter().map(|(ext, bytes)| {
+        let is_changed = fields.iter().all(|(_, before)| *before != bytes);
+        (ext, is_changed)
+    });
+    Ok((changed.collect(), dataset.pictures.unwrap_or_default()))
+}
+
+#[test]
+fn masks_beside_a_picture_stay_as_they_are_unless_they_are_named() {
+    let resize = || PictureOptions { resize: Some(16), ..options() };
+    let list = |pairs: &[(&str, bool)]| pairs.iter().map(|(ext, is)| ((*ext).to_owned(), *is)).collect::<Vec<_>>();
+    let (fields, tally) = paint_with_mask("seg.png", resize()).unwrap();
+    assert_eq!(fields, list(&[("jpg", true), ("seg.png", false), ("txt", false)]));
+    assert_eq!((tally.changed, tally.left_alone), (1, 1));
+    let (fields, _) = paint_with_mask("seg.png", PictureOptions { format: PictureFormat::Jpg, ..options() }).unwrap();
+    assert_eq!(fields, list(&[("jpg", false), ("seg.png", false), ("txt", false)]));
+    let named = |names: &[&str]| PictureOptions { fields: names.iter().map(ToString::to_string).collect(), ..resize() };
+    let (fields, tally) = paint_with_mask("seg.png", named(&["jpg", "seg.png"])).unwrap();
+    assert_eq!(fields, list(&[("jpg", true), ("seg.png", true), ("txt", false)]));
+    assert_eq!((tally.changed, tally.left_alone), (2, 0));
+    // Which of two plain ones is the mask nobody can tell.
+    let error = paint_with_mask("png", resize()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Unsupported && error.hint().unwrap().contains("--fields"), "{error}");
+    let (fields, tally) = paint_with_mask("png", named(&["jpg"])).unwrap();
+    assert_eq!(fields, list(&[("jpg", true), ("png", false), ("txt", false)]));
+    assert_eq!(tally.left_alone, 1);
+}
+
 #[test]
 fn quality_and_format_are_as_asked_for() {
     let size = |quality| {

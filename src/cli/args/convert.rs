@@ -76,6 +76,10 @@ pub(in crate::cli) struct ConvertArgs {
     /// Turn pictures upright as their EXIF says, without loss where that can be
     #[arg(long)]
     pub(in crate::cli) apply_orientation: bool,
+    /// Fields whose pictures these options change, such as jpg,depth.png; unless given, the one picture whose extension is its
+    /// format alone, so that masks (seg.png) stay as they are
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',')]
+    pub(in crate::cli) fields: Vec<String>,
     /// The column of pictures in Parquet files
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) image_column: Option<String>,
