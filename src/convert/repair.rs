@@ -27,7 +27,7 @@ use super::verify::{Checked, Expected, check_shard, each, is_picture};
 use crate::decode::{DecodeOptions, ImageDecoder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{FieldSelector, Key, is_appledouble, is_metadata, split_name};
-use crate::shard::{Damage, Draft, Member, MemberKind, Shard, ShardOptions};
+use crate::shard::{Damage, Draft, Member, MemberKind, Shard, ShardOptions, index_beside};
 
 /// How shards are written anew.
 #[derive(Debug, Clone)]
@@ -135,7 +135,6 @@ struct Mended {
     samples: Vec<Sample>,
     decoders: Option<Mutex<Vec<ImageDecoder>>>,
     left_out: Vec<LeftOut>,
-    regrouped: u64,
 }
 
 struct Sample {
@@ -143,13 +142,32 @@ struct Sample {
     fields: Vec<(String, Range<u64>)>,
     /// Where its members begin and end, headers and padding included.
     span: Range<u64>,
+    /// Whether its members were not neighbours.
+    is_regrouped: bool,
+    /// Whether an earlier sample has its key.
+    is_further: bool,
+}
+
+impl Sample {
+    fn new(key: Vec<u8>, start: u64) -> Self {
+        Self { key, fields: Vec::new(), span: start..start, is_regrouped: false, is_further: false }
+    }
+
+    fn has(&self, ext: &str) -> bool {
+        self.fields.iter().any(|(known, _)| known == ext)
+    }
+
+    fn add(&mut self, ext: String, member: &Member) {
+        self.fields.push((ext, member.offset..member.offset + member.size));
+        self.span.end = (member.offset + member.size).next_multiple_of(512);
+    }
 }
 
 impl Mended {
     fn of(path: &Path, found: &Checked, expected: &Expected<'_>, options: &RepairOptions) -> Result<Self> {
         let shard = Shard::open(path, &ShardOptions { damage: Damage::Resync, ..ShardOptions::default() })?;
         let decoders = options.decode.then(|| Mutex::new(Vec::new()));
-        let mut mended = Self { shard, samples: Vec::new(), decoders, left_out: Vec::new(), regrouped: 0 };
+        let mut mended = Self { shard, samples: Vec::new(), decoders, left_out: Vec::new() };
         mended.gather(options.duplicates)?;
         mended.leave_damaged_out(found, expected);
         Ok(mended)
@@ -158,35 +176,72 @@ impl Mended {
     /// Puts the members of each key together, in the order in which keys first come.
     fn gather(&mut self, duplicates: Duplicates) -> Result<()> {
         let mut of_key: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
-        let mut last: Option<usize> = None;
+        // Neighbours with one key: one sample, or several where a field comes again.
+        let mut run: Vec<Sample> = Vec::new();
         for member in self.shard.clone().members() {
             let member = member?;
             let Some((key, ext)) = self.split(&member) else { continue };
             let (key, ext) = (key.to_vec(), Key::new(ext.to_vec()).to_string().to_lowercase());
-            let copies = of_key.entry(key.clone()).or_default();
-            let has = |sample: &usize| self.samples[*sample].fields.iter().any(|(known, _)| *known == ext);
-            let place = copies.iter().copied().find(|sample| !has(sample));
-            let place = match place {
-                Some(place) => place,
-                None if !copies.is_empty() && duplicates == Duplicates::Drop => {
-                    self.leave_out(&member, "duplicate", "an earlier member has its name");
-                    continue;
-                }
-                None => {
-                    self.samples.push(Sample { key, fields: Vec::new(), span: member.header_offset..0 });
-                    copies.push(self.samples.len() - 1);
-                    self.samples.len() - 1
-                }
-            };
-            let sample = &mut self.samples[place];
-            if last != Some(place) && !sample.fields.is_empty() {
-                self.regrouped += 1;
+            if run.first().is_some_and(|sample| sample.key != key) {
+                self.place(std::mem::take(&mut run), &mut of_key);
             }
-            last = Some(place);
-            sample.fields.push((ext, member.offset..member.offset + member.size));
-            sample.span.end = (member.offset + member.size).next_multiple_of(512);
+            let comes_again = run.last().is_some_and(|sample| sample.has(&ext));
+            if comes_again && duplicates == Duplicates::Drop {
+                self.leave_out(&member, "duplicate", "an earlier member has its name");
+                continue;
+            }
+            if run.is_empty() || comes_again {
+                run.push(Sample::new(key, member.header_offset));
+            }
+            if let Some(sample) = run.last_mut() {
+                sample.add(ext, &member);
+            }
+        }
+        self.place(run, &mut of_key);
+        if duplicates == Duplicates::Drop {
+            self.drop_further();
         }
         Ok(())
+    }
+
+    /// Adds a run to the earlier sample with its key, or makes a sample of its own of it. It is added only where it can
+    /// belong to one sample alone: which label goes with which picture is never guessed.
+    fn place(&mut self, mut run: Vec<Sample>, of_key: &mut HashMap<Vec<u8>, Vec<usize>>) {
+        let Some(first) = run.first() else { return };
+        let copies = of_key.entry(first.key.clone()).or_default();
+        if let [part] = run.as_mut_slice() {
+            let lacks_all = |&copy: &usize| !part.fields.iter().any(|(ext, _)| self.samples[copy].has(ext));
+            let mut fit = copies.iter().copied().filter(lacks_all);
+            if let (Some(copy), None) = (fit.next(), fit.next()) {
+                let sample = &mut self.samples[copy];
+                sample.fields.append(&mut part.fields);
+                sample.span.end = part.span.end;
+                sample.is_regrouped = true;
+                return;
+            }
+        }
+        for mut sample in run {
+            sample.is_further = !copies.is_empty();
+            copies.push(self.samples.len());
+            self.samples.push(sample);
+        }
+    }
+
+    /// Leaves all but the first sample of each key out.
+    fn drop_further(&mut self) {
+        let name = self.shard.name().clone();
+        let left_out = &mut self.left_out;
+        self.samples.retain(|sample| {
+            if sample.is_further {
+                let key = Key::new(sample.key.clone());
+                left_out.extend(sample.fields.iter().map(|(ext, _)| LeftOut {
+                    sample: format!("{name}: {key}.{ext}"),
+                    kind: "duplicate".into(),
+                    message: "an earlier sample has its key".into(),
+                }));
+            }
+            !sample.is_further
+        });
     }
 
     /// Key and extension of a member that belongs to a sample; others are listed, but for book-keeping.
@@ -237,7 +292,7 @@ impl Mended {
 
     fn write(mut self, out: &Path, target: &str, hands: &mut [Hand], repair: &mut Repair) -> Result<()> {
         repair.left_out.append(&mut self.left_out);
-        repair.regrouped += self.regrouped;
+        repair.regrouped += self.samples.iter().filter(|sample| sample.is_regrouped).count() as u64;
         if self.samples.is_empty() {
             return Ok(());
         }
@@ -269,6 +324,13 @@ impl Mended {
         repair.renamed += plan.resolved.renamed() as u64;
         repair.samples += record.samples;
         repair.left_out.extend(record.left_out);
+        if record.samples == 0 {
+            // A shard of nothing is none.
+            let path = out.join(target);
+            return fs::remove_file(index_beside(&path)).and_then(|()| fs::remove_file(&path)).map_err(|error| {
+                Error::io(format!("cannot remove '{}', which has no samples", path.display()), error)
+            });
+        }
         repair.shards.push(out.join(target));
         Ok(())
     }

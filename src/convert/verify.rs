@@ -8,6 +8,7 @@ mod census;
 mod finding;
 mod hashes;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,30 +94,60 @@ pub fn verify(
 pub(super) struct Expected<'a> {
     given: &'a [FieldSelector],
     /// Where none are given: what most samples have.
-    usual: Vec<String>,
+    usual: Vec<Usual>,
+}
+
+/// A field that most samples have.
+struct Usual {
+    ext: String,
+    /// Whether a picture of another format does not stand for it.
+    is_exact: bool,
 }
 
 impl<'a> Expected<'a> {
     pub(super) fn of(checked: &[Checked], given: &'a [FieldSelector]) -> Self {
-        let samples: u64 = checked.iter().map(|shard| shard.samples).sum();
-        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        for set in checked.iter().flat_map(|shard| &shard.sets) {
-            let names: HashSet<String> = set.extensions.iter().map(|ext| family(ext).to_owned()).collect();
-            names.into_iter().for_each(|name| *counts.entry(name).or_default() += set.samples);
-        }
-        let usual = match given.is_empty() {
-            true => counts.into_iter().filter(|(_, count)| *count * 2 > samples).map(|(name, _)| name).collect(),
-            false => Vec::new(),
-        };
+        let usual = if given.is_empty() { Self::usual_of(checked) } else { Vec::new() };
         Self { given, usual }
+    }
+
+    fn usual_of(checked: &[Checked]) -> Vec<Usual> {
+        let samples: u64 = checked.iter().map(|shard| shard.samples).sum();
+        let is_most = |count: u64| count * 2 > samples;
+        /// How many samples have a field of a family, and how many have each of its extensions.
+        type Counts<'a> = (u64, BTreeMap<&'a str, u64>);
+        let mut families: BTreeMap<Cow<'_, str>, Counts<'_>> = BTreeMap::new();
+        for set in checked.iter().flat_map(|shard| &shard.sets) {
+            let names: HashSet<Cow<'_, str>> = set.extensions.iter().map(|ext| family(ext)).collect();
+            names.into_iter().for_each(|name| families.entry(name).or_default().0 += set.samples);
+            for ext in &set.extensions {
+                *families.entry(family(ext)).or_default().1.entry(ext).or_default() += set.samples;
+            }
+        }
+        let mut usual = Vec::new();
+        for (_, (count, extensions)) in families {
+            // Most samples have both: they are two fields, such as a picture and its mask.
+            let each: Vec<&str> =
+                extensions.iter().filter(|(_, count)| is_most(**count)).map(|(ext, _)| *ext).collect();
+            if each.len() > 1 {
+                usual.extend(each.into_iter().map(|ext| Usual { ext: ext.to_owned(), is_exact: true }));
+            } else if is_most(count)
+                && let Some((ext, _)) = extensions.into_iter().rev().max_by_key(|(_, count)| *count)
+            {
+                usual.push(Usual { ext: ext.to_owned(), is_exact: false });
+            }
+        }
+        usual
     }
 
     /// What a sample with these extensions lacks.
     pub(super) fn missing(&self, extensions: &[String]) -> Vec<String> {
         let has = |wanted: &str| extensions.iter().any(|ext| ext == wanted);
         let given = self.given.iter().filter(|field| field.pick(|ext| has(ext).then_some(())).is_none());
-        let usual = self.usual.iter().filter(|usual| !extensions.iter().any(|ext| family(ext) == *usual));
-        given.map(ToString::to_string).chain(usual.cloned()).collect()
+        let usual = self.usual.iter().filter(|usual| {
+            let like = |ext: &String| !usual.is_exact && family(ext) == family(&usual.ext);
+            !has(&usual.ext) && !extensions.iter().any(like)
+        });
+        given.map(ToString::to_string).chain(usual.map(|usual| usual.ext.clone())).collect()
     }
 
     fn find_missing(&self, path: &Path, shard: &Checked, findings: &mut Findings) {
@@ -134,9 +165,14 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// Pictures of any format are one field, as loaders take them.
-fn family(ext: &str) -> &str {
-    if is_picture(ext) { "jpg" } else { ext }
+/// Pictures of any format are one field, as loaders take them; with a name before the format, such as `seg.png`, those of one
+/// name are.
+fn family(ext: &str) -> Cow<'_, str> {
+    match ext.rsplit_once('.') {
+        Some((name, format)) if is_picture(format) => Cow::Owned(format!("{name}.jpg")),
+        None if is_picture(ext) => Cow::Borrowed("jpg"),
+        _ => Cow::Borrowed(ext),
+    }
 }
 
 /// Whether fields with this extension hold pictures.

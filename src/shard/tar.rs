@@ -158,7 +158,7 @@ impl Scanner {
             Block::Garbage => self.garbage(window, at, like),
             Block::Header(header) => {
                 self.any_header = true;
-                self.leave_zeros();
+                self.leave_zeros(at);
                 let role = header.role();
                 if let Role::Sparse | Role::Member(_) = role {
                     self.name.clear();
@@ -199,7 +199,8 @@ impl Scanner {
     }
 
     /// A header behind zero blocks: two of them ended an archive, a single one ended nothing.
-    fn leave_zeros(&mut self) {
+    fn leave_zeros(&mut self, at: u64) {
+        self.note_zeros(at);
         match std::mem::take(&mut self.zeros) {
             0 => {}
             1 => self.report.zero_blocks += 1,
@@ -208,6 +209,11 @@ impl Scanner {
                 self.global.clear();
             }
         }
+    }
+
+    fn note_zeros(&mut self, end: u64) {
+        let bytes = self.zeros * BLOCK as u64;
+        self.report.note_zeros(end - bytes, bytes);
     }
 
     /// A block that is neither a header nor zero.
@@ -226,6 +232,7 @@ impl Scanner {
             return Err(damage(ErrorKind::BadHeader, message, at, at));
         }
         self.report.trailing_bytes += search.end - at;
+        self.note_zeros(at);
         self.count_lone_end();
         Ok(Step::End)
     }
@@ -239,6 +246,7 @@ impl Scanner {
         }
         if self.zeros > 0 {
             self.report.trailing_bytes += rest;
+            self.note_zeros(at);
             self.count_lone_end();
             return Ok(Step::End);
         }

@@ -276,6 +276,13 @@ fn a_stale_index_is_found_and_never_used() {
     fs::remove_file(&index).unwrap();
     fs::write(path.with_extension("idx"), "v1.2 1\njpg 512 10 a.jpg\n").unwrap();
     assert_eq!(kinds(&path), [FindingKind::StaleIndex]);
+    // The index of a shard that has grown since.
+    fs::write(&path, good(2)).unwrap();
+    let line = |n: usize| format!("cls {} 1 00{n}.cls jpg {} 700 00{n}.jpg\n", 512 + n * 2560, 1536 + n * 2560);
+    fs::write(path.with_extension("idx"), format!("v1.2 2\n{}{}", line(0), line(1))).unwrap();
+    assert_eq!(kinds(&path), []);
+    fs::write(&path, good(3)).unwrap();
+    assert_eq!(kinds(&path), [FindingKind::StaleIndex]);
 }
 
 #[test]
@@ -317,14 +324,100 @@ fn mend(bytes: &[u8], duplicates: Duplicates, decode: bool) -> (Vec<String>, Vec
 
 #[test]
 fn repaired_shards_are_regrouped_and_have_no_finding() {
-    let names = ["b.jpg", "a.jpg", "._b.jpg", "b.cls", "README", "a.cls", "a.jpg", "a.cls"];
+    let names = ["b.jpg", "a.jpg", "._b.jpg", "b.cls", "README", "a.cls", "c.cls", "c.jpg", "a.jpg", "a.cls"];
     let bytes = archive(&names.map(|name| (name, name.as_bytes())));
     let (lines, left_out) = mend(&bytes, Duplicates::Rename, false);
-    assert_eq!(lines, ["b: cls jpg", "a: cls jpg", "a-2: cls jpg"]);
+    assert_eq!(lines, ["b: cls jpg", "a: cls jpg", "c: cls jpg", "a-2: cls jpg"]);
     assert_eq!(left_out, ["README"]);
     let (lines, left_out) = mend(&bytes, Duplicates::Drop, false);
-    assert_eq!(lines, ["b: cls jpg", "a: cls jpg"]);
+    assert_eq!(lines, ["b: cls jpg", "a: cls jpg", "c: cls jpg"]);
     assert_eq!(left_out, ["README", "a.jpg", "a.cls"]);
+}
+
+#[test]
+fn repaired_samples_never_mix_the_fields_of_two_that_share_a_key() {
+    let mended = |members: &[(&str, &str)], duplicates| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tar");
+        let files: Vec<(&str, &[u8])> = members.iter().map(|(name, bytes)| (*name, bytes.as_bytes())).collect();
+        fs::write(&path, archive(&files)).unwrap();
+        let options = RepairOptions { duplicates, decode: false, fields: Vec::new(), threads: 1 };
+        let mended = repair(&[path], &folder.path().join("out"), &options, &|_, _| {}).unwrap();
+        let lines = mended.shards.iter().flat_map(|shard| samples(shard)).map(|(key, fields)| {
+            let fields: Vec<_> = fields.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect();
+            format!("{key}: {}", fields.join(" "))
+        });
+        (lines.collect::<Vec<_>>(), mended.left_out.len())
+    };
+    let check = |members: &[(&str, &str)], renamed: &[&str], dropped: &[&str]| {
+        let (lines, left_out) = mended(members, Duplicates::Rename);
+        assert_eq!((lines, left_out), (renamed.iter().map(ToString::to_string).collect(), 0), "{members:?}");
+        let (lines, left_out) = mended(members, Duplicates::Drop);
+        assert_eq!(lines, dropped, "{members:?}");
+        let kept: usize = dropped.iter().map(|line| line.split(' ').count() - 1).sum();
+        assert_eq!(kept + left_out, members.len(), "{members:?}");
+    };
+    let b = [("b.jpg", "b1"), ("b.cls", "b2")];
+    let of = |parts: &[&[(&'static str, &'static str)]]| parts.concat();
+    // The first sample has lost its label: it does not get the other's.
+    check(
+        &of(&[&[("a.jpg", "jpg1")], &b, &[("a.jpg", "jpg2"), ("a.cls", "cls2")]]),
+        &["a: jpg1", "b: b2 b1", "a-2: cls2 jpg2"],
+        &["a: jpg1", "b: b2 b1"],
+    );
+    // The same with the fields the other way round.
+    check(
+        &of(&[&[("a.jpg", "jpg1")], &b, &[("a.cls", "cls2"), ("a.jpg", "jpg2")]]),
+        &["a: jpg1", "b: b2 b1", "a-2: cls2 jpg2"],
+        &["a: jpg1", "b: b2 b1"],
+    );
+    // Torn apart and alone with its key.
+    check(
+        &of(&[&[("a.jpg", "jpg1")], &b, &[("a.cls", "cls1")]]),
+        &["a: cls1 jpg1", "b: b2 b1"],
+        &["a: cls1 jpg1", "b: b2 b1"],
+    );
+    // A label that could be that of either sample is neither's.
+    check(
+        &of(&[&[("a.jpg", "jpg1")], &b, &[("a.jpg", "jpg2")], &[("c.cls", "c")], &[("a.cls", "cls?")]]),
+        &["a: jpg1", "b: b2 b1", "a-2: jpg2", "c: c", "a-3: cls?"],
+        &["a: jpg1", "b: b2 b1", "c: c"],
+    );
+    // Two whole samples side by side.
+    check(
+        &[("a.jpg", "jpg1"), ("a.cls", "cls1"), ("a.jpg", "jpg2"), ("a.cls", "cls2")],
+        &["a: cls1 jpg1", "a-2: cls2 jpg2"],
+        &["a: cls1 jpg1"],
+    );
+}
+
+#[test]
+fn a_picture_that_is_missing_is_noticed_beside_other_pictures() {
+    use FindingKind::*;
+    let x = &b"x"[..];
+    let with_mask = [("a.jpg", x), ("a.seg.png", x), ("b.png", x), ("b.seg.png", x), ("c.seg.png", x)];
+    expect(&archive(&with_mask), &[(MissingField, Some("c"), Some(4096))]);
+    let without_mask = [("a.jpg", x), ("a.seg.png", x), ("b.jpg", x), ("b.seg.webp", x), ("c.jpg", x)];
+    expect(&archive(&without_mask), &[(MissingField, Some("c"), Some(4096))]);
+    let plain_mask = [("a.jpg", x), ("a.png", x), ("b.jpg", x), ("b.png", x), ("c.png", x)];
+    expect(&archive(&plain_mask), &[(MissingField, Some("c"), Some(4096))]);
+    let any_format = [("a.jpg", x), ("b.jpg", x), ("c.png", x)];
+    expect(&archive(&any_format), &[]);
+}
+
+#[test]
+fn shards_that_end_in_many_zeros_or_hold_nothing_are_found() {
+    use FindingKind::*;
+    let whole = good(6);
+    let zeros = |bytes: usize| vec![0; bytes];
+    expect(&[&whole[..], &zeros(1 << 20)].concat(), &[]);
+    let half = [&whole[..3 * SAMPLE_BYTES], &zeros(2 << 20)].concat();
+    expect(&half, &[(ZeroRun, None, Some(3 * SAMPLE_BYTES as u64))]);
+    // A hole in the middle hides members from most readers, and may have held some.
+    let hole = [&whole[..3 * SAMPLE_BYTES], &zeros(2 << 20), &whole[3 * SAMPLE_BYTES..]].concat();
+    expect(&hole, &[(ZeroRun, None, Some(3 * SAMPLE_BYTES as u64)), (HiddenMembers, None, None)]);
+    expect(&zeros(10_240), &[(NoMembers, None, None)]);
+    expect(&zeros(2 << 20), &[(ZeroRun, None, Some(0)), (NoMembers, None, None)]);
 }
 
 #[test]

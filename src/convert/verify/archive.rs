@@ -56,10 +56,12 @@ pub(in crate::convert) fn check_shard(path: &Path) -> Checked {
     checked.bytes = std::fs::metadata(path).map_or(shard.len(), |found| found.len());
     let mut walk = Walk::new(path, &mut checked, Beside::of(path));
     let mut members = shard.members();
+    let mut is_archive = true;
     for member in members.by_ref() {
         match member {
             Ok(member) => walk.take(&member),
             Err(error) => {
+                is_archive = false;
                 let kind = kind_of(&error, FindingKind::DamagedHeader);
                 walk.checked.findings.add(finding_of(kind, path, &error));
             }
@@ -68,6 +70,9 @@ pub(in crate::convert) fn check_shard(path: &Path) -> Checked {
     walk.finish();
     let report = members.report().clone();
     tell_report(path, &report, &mut checked.findings);
+    if is_archive && is_empty(&report) {
+        checked.findings.add(Finding::new(FindingKind::NoMembers, path, "the archive has no members"));
+    }
     checked.is_cut = report.missing_end;
     checked.losses = report.losses;
     checked
@@ -123,6 +128,10 @@ fn tell_report(path: &Path, report: &ScanReport, findings: &mut Findings) {
             findings.add(Finding::new(FindingKind::MissingEnd, path, "the archive ends without end blocks"));
         }
     }
+    if let Some(Loss { offset, bytes }) = report.zero_run {
+        let message = format!("{bytes} bytes of zeros, more than an archive ends with");
+        findings.add(Finding::new(FindingKind::ZeroRun, path, message).at_offset(offset));
+    }
     let mut tell = |count: u64, kind, message: String| {
         if count > 0 {
             findings.add(Finding::new(kind, path, message));
@@ -132,6 +141,11 @@ fn tell_report(path: &Path, report: &ScanReport, findings: &mut Findings) {
     tell(more, FindingKind::HiddenMembers, format!("{more} more archives stand behind the end of the first"));
     tell(lone, FindingKind::LoneZeroBlock, format!("{lone} times one zero block stands where an end has two"));
     tell(behind, FindingKind::TrailingBytes, format!("{behind} bytes behind the end are no members"));
+}
+
+/// Whether an archive that is whole holds nothing.
+fn is_empty(report: &ScanReport) -> bool {
+    report.is_whole() && report.files + report.dirs + report.links + report.others == 0
 }
 
 fn reaches(loss: &Loss, at: u64) -> bool {
@@ -299,7 +313,7 @@ impl<'a> Walk<'a> {
                 self.checked.findings.count(kind, count - 1);
             }
         }
-        for message in self.beside.finish() {
+        for message in self.beside.finish(self.checked.samples) {
             self.checked.findings.add(Finding::new(FindingKind::StaleIndex, self.path, message));
         }
     }

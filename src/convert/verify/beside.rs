@@ -13,8 +13,8 @@ const DALI_BYTES_MAX: u64 = 1 << 30;
 pub(super) struct Beside {
     /// brimful's, and the number of its members that the shard had so far.
     own: Option<(ShardIndex, usize)>,
-    /// Offsets and sizes that DALI's has and the shard did not have so far.
-    dali: Option<HashSet<(u64, u64)>>,
+    /// DALI's, without the fields that the shard had so far.
+    dali: Option<Dali>,
     wrong: Vec<String>,
 }
 
@@ -48,25 +48,42 @@ impl Beside {
             };
             *at = if fits { *at + 1 } else { usize::MAX };
         }
-        if let Some(fields) = &mut self.dali {
-            fields.remove(&(member.offset, member.size));
+        if let Some(dali) = &mut self.dali {
+            dali.fields.remove(&(member.offset, member.size));
         }
     }
 
-    /// What is wrong with them, a sentence each.
-    pub(super) fn finish(mut self) -> Vec<String> {
+    /// What is wrong with them, a sentence each, beside a shard of so many samples.
+    pub(super) fn finish(mut self, samples: u64) -> Vec<String> {
         if self.own.is_some_and(|(index, at)| at != index.len()) {
             self.wrong.push("the index beside the shard has other members than the shard".into());
         }
-        if let Some(left) = self.dali.filter(|fields| !fields.is_empty()) {
-            self.wrong.push(format!("DALI's index beside the shard has {} fields that the shard has not", left.len()));
+        match self.dali {
+            Some(Dali { fields, .. }) if !fields.is_empty() => {
+                let left = fields.len();
+                self.wrong.push(format!("DALI's index beside the shard has {left} fields that the shard has not"));
+            }
+            // It may have more: what is no field for loaders is one for DALI's script.
+            Some(dali) if dali.samples < samples => {
+                let known = dali.samples;
+                self.wrong.push(format!("DALI's index beside the shard has {known} samples, the shard {samples}"));
+            }
+            _ => {}
         }
         self.wrong
     }
 }
 
-/// The fields of a DALI index, versions 1.1 and 1.2; `None` if it is none.
-fn read_dali(text: &str) -> Option<HashSet<(u64, u64)>> {
+/// What a DALI index has.
+#[derive(Debug)]
+struct Dali {
+    /// Offsets and sizes of fields.
+    fields: HashSet<(u64, u64)>,
+    samples: u64,
+}
+
+/// The contents of a DALI index, versions 1.1 and 1.2; `None` if it is none.
+fn read_dali(text: &str) -> Option<Dali> {
     let mut lines = text.lines();
     let (version, count) = lines.next()?.split_once(' ')?;
     let words = match version {
@@ -86,7 +103,7 @@ fn read_dali(text: &str) -> Option<HashSet<(u64, u64)>> {
         }
         samples += 1;
     }
-    (count.trim().parse() == Ok(samples)).then_some(fields)
+    (count.trim().parse() == Ok(samples)).then_some(Dali { fields, samples })
 }
 
 #[cfg(test)]
@@ -96,7 +113,8 @@ mod tests {
     #[test]
     fn indexes_of_dali_are_read_or_refused() {
         let check = |text: &str, fields: Option<&[(u64, u64)]>| {
-            assert_eq!(read_dali(text), fields.map(|fields| fields.iter().copied().collect()), "{text:?}");
+            let found = read_dali(text).map(|dali| dali.fields);
+            assert_eq!(found, fields.map(|fields| fields.iter().copied().collect()), "{text:?}");
         };
         check("v1.2 1\njpg 512 10 a.jpg cls 1536 1 a.cls\n", Some(&[(512, 10), (1536, 1)]));
         check("v1.1 2\njpg 512 10\njpg 1536 9\n", Some(&[(512, 10), (1536, 9)]));

@@ -29,6 +29,10 @@ pub enum FindingKind {
     HiddenMembers,
     /// Bytes behind the end that are no members.
     TrailingBytes,
+    /// More zeros than an archive ends with, where members may have stood: a copy that was cut and filled up.
+    ZeroRun,
+    /// An archive without any member.
+    NoMembers,
     /// Sparse members, which are not read.
     Sparse,
     /// Links, which carry no data.
@@ -71,6 +75,8 @@ impl FindingKind {
             Self::LoneZeroBlock => "lone_zero_block",
             Self::HiddenMembers => "hidden_members",
             Self::TrailingBytes => "trailing_bytes",
+            Self::ZeroRun => "zero_run",
+            Self::NoMembers => "no_members",
             Self::Sparse => "sparse",
             Self::Link => "link",
             Self::SplitGroup => "split_group",
@@ -103,6 +109,8 @@ impl FindingKind {
             Self::TrailingBytes => {
                 "harmless for reading, but the file was not written as it should be; --fix drops them"
             }
+            Self::ZeroRun => "samples may be missing: compare with the source, or fetch the shard again",
+            Self::NoMembers => "leave the shard out, or fetch it again",
             Self::Sparse => "write the archive again without --sparse",
             Self::Link => "write the archive again with tar --dereference --hard-dereference",
             Self::SplitGroup => "loaders see these as several samples that lack fields: --fix puts them together",

@@ -9,6 +9,9 @@ use crate::shard::MemberKind;
 /// The most losses whose place is kept; further ones are only counted.
 const LOSSES_MAX: usize = 64;
 
+/// Zeros that an archive may end with: its end blocks and the rest of the largest record that tar writes by itself.
+const END_BYTES_MAX: u64 = (1 << 20) + 1024;
+
 /// What was met in an archive, as far as it has been read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -29,6 +32,10 @@ pub struct ScanReport {
     pub zero_blocks: u64,
     /// Bytes behind the end that are neither zero blocks nor members.
     pub trailing_bytes: u64,
+    /// The longest run of zeros where members may have stood, if it has more than an archive's end can have: a copy that was
+    /// cut and filled up.
+    #[serde(default)]
+    pub zero_run: Option<Loss>,
     /// Whether the archive ends without end blocks, as one that was cut does.
     pub missing_end: bool,
     /// Places where damage was passed over.
@@ -39,7 +46,7 @@ pub struct ScanReport {
     pub losses: Vec<Loss>,
 }
 
-/// A range of an archive that was passed over as damaged.
+/// A range of an archive that was passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loss {
     /// Where it begins, in bytes.
@@ -53,6 +60,14 @@ impl ScanReport {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.resyncs == 0 && self.sparse == 0 && !self.missing_end
+    }
+
+    /// Takes note of zeros between members or at the end.
+    pub(super) fn note_zeros(&mut self, offset: u64, bytes: u64) {
+        let is_longest = self.zero_run.is_none_or(|longest| bytes > longest.bytes);
+        if bytes > END_BYTES_MAX && is_longest {
+            self.zero_run = Some(Loss { offset, bytes });
+        }
     }
 
     pub(super) fn count(&mut self, kind: MemberKind) {
