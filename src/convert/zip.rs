@@ -54,6 +54,8 @@ enum Method {
 /// Bytes of the record that ends an archive, and of the comment that may follow it.
 const END_BYTES: usize = 22;
 const COMMENT_BYTES_MAX: usize = u16::MAX as usize;
+/// One more than the largest number of files that this record can tell.
+const COUNT_WRAPS: u64 = 1 << 16;
 /// Bytes of an entry in the list, and of a local header, before names.
 const ENTRY_BYTES: usize = 46;
 const LOCAL_BYTES: usize = 30;
@@ -95,7 +97,9 @@ impl Zip {
         let mut reader = BufReader::with_capacity(256 << 10, At { file: &self.file, at: list.offset }.take(list.bytes));
         let (mut others, mut hidden) = (0, 0);
         let mut text = Vec::new();
-        for _ in 0..list.count {
+        let (mut count, mut left) = (0_u64, list.bytes);
+        // To the list's end and not to its count, which is too short a number for large archives.
+        while left > 0 {
             let mut head = [0; ENTRY_BYTES];
             reader.read_exact(&mut head)?;
             if head[..4] != *b"PK\x01\x02" {
@@ -104,6 +108,8 @@ impl Zip {
             let lengths = [28, 30, 32].map(|at| usize::from(u16_at(&head, at)));
             text.resize(lengths.iter().sum(), 0);
             reader.read_exact(&mut text)?;
+            left = left.saturating_sub((ENTRY_BYTES + text.len()) as u64);
+            count += 1;
             let (name, rest) = text.split_at(lengths[0]);
             let base = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
             if base.is_empty() {
@@ -121,6 +127,13 @@ impl Zip {
             entry.name = u32::try_from(self.names.len()).map_err(|_| invalid("its names take more than 4 GiB"))?;
             self.names.extend_from_slice(name);
             self.entries.push(entry);
+        }
+        let is_count = match list.is_long {
+            true => count == list.count,
+            false => count % COUNT_WRAPS == list.count,
+        };
+        if !is_count {
+            return Err(invalid("its list has another number of files than it says"));
         }
         let path = self.path.display();
         if others > 0 {
@@ -303,6 +316,8 @@ struct List {
     offset: u64,
     bytes: u64,
     count: u64,
+    /// Whether the count is whole; otherwise it is the number of files modulo 65,536, as some writers leave it.
+    is_long: bool,
 }
 
 impl List {
@@ -318,8 +333,12 @@ impl List {
             })
             .ok_or_else(|| invalid("it has no list of files at its end"))?;
         let end = &tail[at..at + END_BYTES];
-        let short =
-            Self { count: u16_at(end, 10).into(), bytes: u32_at(end, 12).into(), offset: u32_at(end, 16).into() };
+        let short = Self {
+            count: u16_at(end, 10).into(),
+            bytes: u32_at(end, 12).into(),
+            offset: u32_at(end, 16).into(),
+            is_long: false,
+        };
         let is_long = short.count == u64::from(u16::MAX) || short.bytes.max(short.offset) == u64::from(u32::MAX);
         let list = match is_long.then(|| Self::find_long(file, length - tail_bytes + at as u64)) {
             Some(Ok(Some(long))) => long,
@@ -347,7 +366,12 @@ impl List {
         if record[..4] != *b"PK\x06\x06" {
             return Err(invalid("the record of a large archive is not where it should be"));
         }
-        Ok(Some(Self { count: u64_at(&record, 32), bytes: u64_at(&record, 40), offset: u64_at(&record, 48) }))
+        Ok(Some(Self {
+            count: u64_at(&record, 32),
+            bytes: u64_at(&record, 40),
+            offset: u64_at(&record, 48),
+            is_long: true,
+        }))
     }
 }
 

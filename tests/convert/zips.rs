@@ -63,14 +63,18 @@ fn any_changed_byte_is_noticed_or_harmless() {
     let made = Made::new();
     let good = zip(&[("a/0.jpg", b"zero"), ("a/1.jpg", b"one, long enough to be deflated")]);
     let path = made.path("photos.zip");
-    for at in 0..good.len() {
+    for (at, bits) in (0..good.len()).flat_map(|at| [(at, 0x21), (at, 3)]) {
         let mut bytes = good.clone();
-        bytes[at] ^= 0x21;
+        bytes[at] ^= bits;
         std::fs::write(&path, &bytes).unwrap();
         // No panic, and no sample of other bytes: sizes and sums are checked.
-        let plan = Conversion::plan(&SourceKind::of(&path).unwrap(), &made.path(&format!("{at}")), by_samples(9));
-        if plan.is_ok_and(|plan| plan.run(&|_, _| {}).is_ok()) {
-            for (_, fields) in samples(&made.path(&format!("{at}/train-000000.tar"))) {
+        let plan =
+            Conversion::plan(&SourceKind::of(&path).unwrap(), &made.path(&format!("{at}-{bits}")), by_samples(9));
+        let Ok(plan) = plan else { continue };
+        if plan.run(&|_, _| {}).is_ok() {
+            let found = samples(&made.path(&format!("{at}-{bits}/train-000000.tar")));
+            assert!(found.len() == 2 || !plan.notes().is_empty(), "byte {at}: {} samples", found.len());
+            for (_, fields) in found {
                 for (ext, bytes) in fields.iter().filter(|(ext, _)| ext != "cls") {
                     assert!(
                         bytes.starts_with(b"zero") || bytes.starts_with(b"one, long"),
@@ -80,6 +84,25 @@ fn any_changed_byte_is_noticed_or_harmless() {
             }
         }
     }
+}
+
+#[test]
+fn an_archive_of_more_files_than_its_count_can_tell_is_read_whole() {
+    let made = Made::new();
+    let names: Vec<String> = (0..66_000).map(|n| format!("a/{n:05}.jpg")).collect();
+    let bytes = zip(&names.iter().map(|name| (name.as_str(), &b"x"[..])).collect::<Vec<_>>());
+    let path = made.path("photos.zip");
+    std::fs::write(&path, &bytes).unwrap();
+    let plan = |name: &str| {
+        Conversion::plan(&SourceKind::of(&made.path(name)).unwrap(), &made.path("out"), by_samples(100_000))
+    };
+    assert_eq!(plan("photos.zip").unwrap().samples(), 66_000);
+    // A count that fits no number of files is damage.
+    let mut wrong = zip(&[("a/0.jpg", b"x"), ("a/1.jpg", b"y")]);
+    let at = wrong.len() - 22 + 8;
+    wrong[at..at + 4].copy_from_slice(&[1, 0, 1, 0]);
+    std::fs::write(made.path("wrong.zip"), &wrong).unwrap();
+    assert_eq!(plan("wrong.zip").unwrap_err().kind(), ErrorKind::Decode);
 }
 
 #[test]
