@@ -80,26 +80,17 @@ impl Journal {
     /// Opens the journal of `part` in the destination, or begins it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOption`] when there is one already and `resume` is not asked for;
-    /// [`ErrorKind::StateMismatch`] when it belongs to another conversion; [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidOption`] when there is one already and `resume` is not asked for; [`ErrorKind::Io`].
     pub(super) fn open(destination: &Path, part: Part, header: Header, resume: bool) -> Result<Self> {
         let folder = destination.join(FOLDER);
         let failed = |error| Error::io(format!("cannot keep a journal in '{}'", folder.display()), error);
         fs::create_dir_all(&folder).map_err(failed)?;
         let path = folder.join(file_name(part));
         let found = read(&path)?;
-        if let Some((found, _)) = &found {
-            if !resume {
-                let message = format!("'{}' holds a conversion that has not ended", destination.display());
-                return Err(Error::new(ErrorKind::InvalidOption, message)
-                    .with_hint("--resume goes on with it; another folder begins a new one"));
-            }
-            if (&found.fingerprint, found.parts) != (&header.fingerprint, header.parts) {
-                let message = format!("'{}' holds the beginning of another conversion", destination.display());
-                return Err(Error::new(ErrorKind::StateMismatch, message).with_hint(
-                    "source and options must be those of the run that is resumed; or choose another folder",
-                ));
-            }
+        if found.is_some() && !resume {
+            let message = format!("'{}' holds a conversion that has not ended", destination.display());
+            return Err(Error::new(ErrorKind::InvalidOption, message)
+                .with_hint("--resume goes on with it; another folder begins a new one"));
         }
         let done = found.map_or_else(Vec::new, |(_, records)| records);
         // Written anew, so that a line that was cut by the end of a run is gone.
@@ -122,6 +113,32 @@ impl Journal {
         write_line(&mut self.file, record)
             .map_err(|error| Error::io(format!("cannot write '{}'", self.path.display()), error))
     }
+}
+
+/// Refuses to write beside the parts of another conversion, whose shards may have the same names.
+///
+/// # Errors
+/// [`ErrorKind::StateMismatch`] when a journal of another source, other options or another number of parts is there;
+/// those of reading journals.
+pub(super) fn refuse_others(destination: &Path, header: &Header) -> Result<()> {
+    if !destination.join(FOLDER).exists() {
+        return Ok(());
+    }
+    let is_other = |(found, _): &(Header, _)| (&found.fingerprint, found.parts) != (&header.fingerprint, header.parts);
+    if !all(destination)?.iter().any(is_other) {
+        return Ok(());
+    }
+    let message = format!("'{}' holds the beginning of another conversion", destination.display());
+    Err(Error::new(ErrorKind::StateMismatch, message)
+        .with_hint("source, options and number of parts must be those of the runs before; or choose another folder"))
+}
+
+/// Whether this part of a conversion has been begun in the destination.
+///
+/// # Errors
+/// Those of reading its journal.
+pub(super) fn is_begun(destination: &Path, part: Part) -> Result<bool> {
+    Ok(read(&destination.join(FOLDER).join(file_name(part)))?.is_some())
 }
 
 /// The journals of all parts in a destination, by part.

@@ -11,10 +11,9 @@ use serde_json::json;
 
 use super::allowance::Memory;
 use super::dataset::{Dataset, is_description};
-use super::journal::{Header, Journal, LeftOut};
+use super::journal::{self, Header, Journal, LeftOut};
 use super::lane::{Hand, Job, make_shard};
 use super::options::ConvertOptions;
-use super::picture::PictureOptions;
 use super::plan::{Plan, PlannedShard};
 use super::source::{Source, SourceKind};
 use crate::error::{Error, ErrorKind, Result};
@@ -141,10 +140,12 @@ impl Conversion {
         if let Some(dataset) = Dataset::read(&self.folder)? {
             return self.made_before(dataset);
         }
-        self.refuse_strangers()?;
+        let header = self.header();
+        journal::refuse_others(&self.folder, &header)?;
+        self.refuse_strangers(&shards)?;
         fs::create_dir_all(&self.folder)
             .map_err(|error| Error::io(format!("cannot make the folder '{}'", self.folder.display()), error))?;
-        let mut journal = Journal::open(&self.folder, self.options.part, self.header(), self.options.resume)?;
+        let mut journal = Journal::open(&self.folder, self.options.part, header, self.options.resume)?;
         let is_done = |shard: &PlannedShard| {
             let found = |bytes| fs::metadata(self.folder.join(&shard.name)).is_ok_and(|found| found.len() == bytes);
             journal.done.get(&shard.name).is_some_and(|record| found(record.bytes))
@@ -192,7 +193,7 @@ impl Conversion {
         job: &Job<'_>,
         lanes: usize,
         shards: &[&PlannedShard],
-        note: impl Fn(super::journal::ShardRecord) -> Result<()> + Sync,
+        note: impl Fn(journal::ShardRecord) -> Result<()> + Sync,
     ) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
@@ -235,12 +236,14 @@ impl Conversion {
         }
     }
 
-    /// Shards that no journal knows are someone else's.
-    fn refuse_strangers(&self) -> Result<()> {
-        if self.folder.join(super::journal::FOLDER).exists() {
+    /// Shards of this part are someone else's unless the part was begun: other parts make none of that name. Without any
+    /// journal all shards are.
+    fn refuse_strangers(&self, mine: &[&PlannedShard]) -> Result<()> {
+        if journal::is_begun(&self.folder, self.options.part)? {
             return Ok(());
         }
-        let names = self.plan.shards.iter().map(|shard| &shard.name);
+        let all = self.plan.shards.iter().filter(|_| !self.folder.join(journal::FOLDER).exists());
+        let names = mine.iter().copied().chain(all).map(|shard| &shard.name);
         match { names }.find(|name| self.folder.join(name).exists()) {
             Some(name) => {
                 Err(Error::new(ErrorKind::InvalidOption, format!("'{}' holds '{name}' already", self.folder.display()))
@@ -261,7 +264,7 @@ impl Conversion {
             "names": names,
             "duplicates": duplicates,
         });
-        if self.options.picture != PictureOptions::default() {
+        if self.options.picture.change_pictures() {
             options["picture"] = json!(self.options.picture);
         }
         if *sorted {

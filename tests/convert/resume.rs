@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use brimful::ErrorKind;
-use brimful::convert::{ConvertOptions, ErrorBudget};
+use brimful::convert::{ConvertOptions, ErrorBudget, Part};
 
 use crate::made::{Made, by_samples, files};
 
@@ -82,6 +82,39 @@ fn shards_of_someone_else_are_not_replaced() {
 }
 
 #[test]
+fn a_destination_that_holds_a_part_of_another_conversion_is_refused() {
+    let made = Made::with_pictures(2, 10);
+    let part = |number, of| ConvertOptions { part: Part { number, of }, ..by_samples(4) };
+    made.run("out", part(1, 2)).unwrap();
+    let before = shards(&made, "out");
+    let refused = |options: ConvertOptions| {
+        let error = made.run("out", options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StateMismatch, "{error}");
+        assert_eq!(shards(&made, "out"), before);
+    };
+    // Another number of parts, other options, another source.
+    refused(by_samples(4));
+    refused(resumed(by_samples(4)));
+    refused(part(2, 3));
+    refused(ConvertOptions { shuffle: Some(1), ..part(2, 2) });
+    made.write("class00/more.jpg", b"more");
+    refused(part(2, 2));
+    refused(by_samples(4));
+    fs::remove_file(made.path("src/class00/more.jpg")).unwrap();
+    // A shard of this part that no journal lists is someone else's.
+    fs::write(made.path("out/train-000001.tar"), b"mine").unwrap();
+    for options in [part(2, 2), resumed(part(2, 2))] {
+        assert_eq!(made.run("out", options).unwrap_err().kind(), ErrorKind::InvalidOption);
+        assert_eq!(fs::read(made.path("out/train-000001.tar")).unwrap(), b"mine");
+    }
+    fs::remove_file(made.path("out/train-000001.tar")).unwrap();
+    made.run("out", part(2, 2)).unwrap();
+    brimful::convert::merge(&made.path("out")).unwrap();
+    made.convert("whole", by_samples(4));
+    assert_eq!(files(&made.path("out")), files(&made.path("whole")));
+}
+
+#[test]
 fn a_larger_budget_lets_a_conversion_go_on() {
     let made = Made::with_pictures(2, 10);
     for name in ["x", "y"] {
@@ -102,4 +135,13 @@ fn files_of_shards(made: &Made, folder: &str) -> Vec<String> {
         .map(|name| name.into_string().unwrap())
         .filter(|name| name.ends_with(".tar") || name.ends_with(".part"))
         .collect()
+}
+
+/// The shards of a folder with the hashes of their bytes.
+fn shards(made: &Made, folder: &str) -> std::collections::BTreeMap<String, u128> {
+    let read = |name: String| {
+        let bytes = fs::read(made.path(folder).join(&name)).unwrap();
+        (name, twox_hash::XxHash3_128::oneshot(&bytes))
+    };
+    files_of_shards(made, folder).into_iter().map(read).collect()
 }
