@@ -59,8 +59,8 @@ class Delivery:
         self._names = ["__key__", "__url__"] if any(column.loads for column in plan.columns) else []
         self._engine: Engine | None = None
         place = workers.pytorch_worker_info()
-        # Worker processes know of no other rank's order, and take shards as the splitters say.
-        is_split = place.world_size > 1 and place.num_workers == 1
+        # Worker processes know of no other rank's order or epoch, and take shards as the splitters say.
+        is_split = place.world_size > 1 and not workers.is_worker()
         self._by_sample = is_split and splitting.split_by_node in plan.splitters
         # What an order derives from that no stage has a seed for: ranks that share samples out must have the same.
         self._drawn = 0 if self._by_sample else random.getrandbits(63)
@@ -159,6 +159,8 @@ class Delivery:
         engine = self._make_engine()
         while engine is not None:
             is_empty = True
+            # An engine that was made for this pass begins to count at nothing, and would draw as in the first one.
+            engine.native.set_epoch(self._passes)
             self._passes += 1
             try:
                 for batch in Batches(engine, _same):
@@ -230,24 +232,28 @@ class Delivery:
             "num_workers": self.threads,
             "on_error": "skip" if self.plan.goes_on else "raise",
             "split": split,
+            "seed": self._seed(),
         }
         needs_pixels = any(c.image_spec and it is None for c, it in zip(self.plan.columns, self._compiled))
         makes_tensor = all(it is None or it.makes_tensor for it in self._compiled)
         if needs_pixels or not makes_tensor:
             options["layout"] = "NHWC"
         if self.plan.shuffle:
-            options |= {"shuffle": True, "seed": self._seed()}
+            options["shuffle"] = True
             if dataset.is_stream:
                 options["shuffle_window"] = self.plan.shuffle
         return options
 
     def _seed(self) -> int:
-        offset = workers.round_offset()
-        if self.plan.seed is None:
-            return self._drawn
-        if isinstance(self.plan.seed, int) and not offset:
-            return self.plan.seed
-        return random.Random(f"{self.plan.seed} {offset}").getrandbits(63)
+        """What order and augmentation of this process derive from, beside the number of the pass."""
+        seed = self._drawn if self.plan.seed is None else self.plan.seed
+        place, offset = workers.pytorch_worker_info(), workers.round_offset()
+        # Ranks that share samples out need one order; those that a seed was given to and that all read everything too.
+        is_shared = self._by_sample or (self.plan.seed is not None and splitting.split_by_node not in self.plan.splitters)
+        others = (0 if is_shared else place.rank, place.worker, offset)
+        if isinstance(seed, int) and not any(others):
+            return seed
+        return random.Random(f"{seed} {others}").getrandbits(63)
 
 
 def translated(error: BrimfulError) -> Exception:

@@ -39,6 +39,11 @@ def round_offset() -> int:
     return 0 if info is None else info.seed - info.id
 
 
+def is_worker() -> bool:
+    """Whether this is one of several workers, or a worker process of torch's, be it the only one."""
+    return _worker_info() is not None or _workers()[1] > 1
+
+
 def _ranks(group: Any) -> tuple[int, int]:
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         return _number("RANK"), _number("WORLD_SIZE")
