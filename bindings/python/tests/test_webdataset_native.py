@@ -225,6 +225,22 @@ def test_epochs_of_a_loader_go_on_where_the_last_one_ended(pattern):
     assert epochs == [list(range(20)), list(range(20, 40)), [*range(40, 48), *range(12)]]
 
 
+def test_epochs_of_a_loader_go_on_after_one_that_failed(pattern):
+    failures = [KeyError("once")]
+
+    def fails_once(label):
+        if label == 5 and failures:
+            raise failures.pop()
+        return label
+
+    ds = wds.WebDataset(pattern, shardshuffle=False).decode().to_tuple("cls").map_tuple(fails_once).with_epoch(10)
+    loader = wds.WebLoader(ds, batch_size=None, num_workers=1)
+    assert loader.explain().engine == "native"
+    with pytest.raises(KeyError):
+        list(loader)
+    assert [[int(label) for (label,) in loader] for _ in range(2)] == [list(range(10)), list(range(10, 20))]
+
+
 def test_worker_processes_of_torch_share_the_shards_out(pattern):
     ds = wds.WebDataset(pattern, shardshuffle=3).shuffle(100).decode("pil").to_tuple("jpg", "cls")
     loader = torch.utils.data.DataLoader(ds.map_tuple(transform()).batched(4), batch_size=None, num_workers=2)

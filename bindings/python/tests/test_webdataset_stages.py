@@ -166,6 +166,23 @@ def test_epochs_go_on_where_the_last_one_ended_and_strict_begins_anew():
     assert [list(strict) for _ in range(2)] == [[0, 1, 2], [0, 1, 2]]
 
 
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_epochs_go_on_after_one_that_failed(failure):
+    failures = [failure()]
+
+    def source():
+        for n in range(5):
+            if n == 2 and failures:
+                raise failures.pop()
+            yield n
+
+    for epochs in (wds.DataPipeline(source).with_epoch(3), wds.with_epoch(wds.DataPipeline(source), 3)):
+        failures[:] = [failure()]
+        with pytest.raises(failure):
+            list(epochs)
+        assert [list(epochs) for _ in range(2)] == [[0, 1, 2], [3, 4, 0]]
+
+
 def test_repeats_and_lengths():
     ds = wds.DataPipeline(lambda: iter(range(5)))
     assert list(ds.repeat(2)) == [*range(5), *range(5)]

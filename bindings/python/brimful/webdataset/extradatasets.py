@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
+from .epochs import Epochs
 from .pytorch import IterableDataset
 from .stages import PipelineStage
 from .utils import repeatedly as repeat_source
@@ -52,15 +52,15 @@ class with_epoch(IterableDataset):  # noqa: N801 - the name of the stage
         super().__init__()
         self.dataset = dataset
         self.length = length
-        self.source: Iterator[Any] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "source": None}
+        self._epochs: Epochs | None = None
 
     def invoke(self, dataset: Iterable[Any]) -> Iterator[Any]:
-        if self.source is None:
-            self.source = repeat_source(dataset)
-        return islice(self.source, self.length)
+        if self._epochs is None:
+            self._epochs = Epochs(lambda: repeat_source(dataset))
+        return self._epochs.next(self.length)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_epochs": None}
 
     def __iter__(self) -> Iterator[Any]:
         return self.invoke(self.dataset)

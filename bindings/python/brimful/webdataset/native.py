@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from ..explanation import Explanation
 from .delivery import Delivery
+from .epochs import Epochs
 from .pytorch import DataLoader
 from .recognition import Recognition, recognise
 from .stages import FilterFunction
@@ -59,7 +59,7 @@ class LoaderHead:
             plan = replace(plan, batch=batch_size, partial=not loader.drop_last)
         self._given = plan
         self._delivery = Delivery(plan, loader.num_workers)
-        self._running: Iterator[Any] | None = None
+        self._epochs: Epochs | None = None
 
     def serves(self, loader: Any, plan: Any) -> bool:
         """Whether this is the head for that loader and plan, in this process."""
@@ -75,9 +75,9 @@ class LoaderHead:
         count = pipeline.nsamples * max(1, self.loader.num_workers)
         if self.loader.batch_size is not None:
             count = -(-count // self.loader.batch_size)
-        if self._running is None:
-            self._running = self._endless()
-        return islice(self._running, count) if pipeline.nsamples > 0 else self._running
+        if self._epochs is None:
+            self._epochs = Epochs(self._endless)
+        return self._epochs.next(count if pipeline.nsamples > 0 else None)
 
     def explain(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         native, python, notes = self._delivery.explain()

@@ -6,7 +6,6 @@ What a stage does is the stage's business; which of them run natively is decided
 from __future__ import annotations
 
 import copy
-import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 from ..explanation import Explanation
 from . import sized
+from .epochs import Epochs
 from .pytorch import DataLoader, IterableDataset
 from .stages import PipelineStage
 from .tariterators import is_strict
@@ -38,8 +38,7 @@ class DataPipeline(IterableDataset, PipelineStage):
         self.repetitions = 1
         self.nsamples = -1
         self._epochs = False
-        self._running: Iterator[Any] | None = None
-        self._running_in = 0
+        self._running: Epochs | None = None
         self._delivery: Any = None
 
     def invoke(self, f: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,23 +95,12 @@ class DataPipeline(IterableDataset, PipelineStage):
 
     def __iter__(self) -> Iterator[Any]:
         if self._epochs and not self.strict:
-            return islice(self._stream(), self.nsamples) if self.nsamples > 0 else self._stream()
+            if self._running is None:
+                self._running = Epochs(self.iterator)
+            return self._running.next(self.nsamples if self.nsamples > 0 else None)
         if self.nsamples > 0 and (self.repetitions != 1 or not self.strict):
             return islice(self.iterator(), self.nsamples)
         return self.iterator()
-
-    def _stream(self) -> Iterator[Any]:
-        """Goes on where the last epoch ended; in another process it begins anew."""
-        if self._running is None or self._running_in != os.getpid():
-            self._running = self.iterator()
-            self._running_in = os.getpid()
-        is_empty = True
-        for sample in self._running:
-            is_empty = False
-            yield sample
-        if is_empty:
-            return
-        self._running = None
 
     def stage(self, i: int) -> Any:
         """The stage with the number `i`."""
