@@ -99,6 +99,47 @@ def test_a_list_of_data_sets(tmp_path):
         wds.MultiShardSample({"datasets": [{"shards": "a.tar", "choose": 4}]})
 
 
+def chosen():
+    return wds.MultiShardSample({"datasets": [{"shards": "a-{0..19}.tar", "choose": 8}, {"shards": "b-{0..9}.tar"}]})
+
+
+def test_ranks_share_one_choice_of_a_list_of_data_sets_out_and_the_next_epoch_has_another(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    epochs = [[], []]
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        shards = wds.DataPipeline(chosen(), wds.split_by_node)
+        for epoch in epochs:
+            epoch += urls(shards)
+    assert all(len(epoch) == len(set(epoch)) == 18 for epoch in epochs)
+    assert sorted(epochs[0]) != sorted(epochs[1])
+
+
+def test_workers_share_one_choice_of_a_list_of_data_sets_out_and_ranks_are_told_the_epoch(monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    def epoch(mixed):
+        shards = wds.DataPipeline(mixed, wds.split_by_node, wds.split_by_worker)
+        return [row["url"] for row in torch.utils.data.DataLoader(shards, batch_size=None, num_workers=2)]
+
+    mixed = chosen()
+    one, other = epoch(mixed), epoch(mixed)
+    assert len(one) == len(set(one)) == len(set(other)) == 18
+    assert sorted(one) != sorted(other)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    told = []
+    for number in range(2):
+        told.append([])
+        for rank in range(2):
+            monkeypatch.setenv("RANK", str(rank))
+            torch.manual_seed(rank)
+            mixed = chosen()
+            mixed.set_epoch(number)
+            told[-1] += epoch(mixed)
+    assert all(len(shards) == len(set(shards)) == 18 for shards in told)
+    assert sorted(told[0]) != sorted(told[1])
+
+
 def test_a_folder_is_a_queue_of_shards(tmp_path):
     for name in ("0.tar", "1.tgz"):
         (tmp_path / name).touch()

@@ -90,7 +90,7 @@ class WebDataset(DataPipeline, FluidInterface):
         # A seed that nobody gave is another one in each process, which matters where ranks share samples out.
         is_drawn = seed is None and "WDS_SEED" not in os.environ
         self.cache_dir, self.cache_size = _cache(cache_dir, cache_size)
-        self.append(self._shards(urls, resampled, mode))
+        self.append(self._shards(urls, resampled, mode, 0 if is_drawn else self.seed))
         for splitter in (nodesplitter, workersplitter):
             if splitter:
                 self.append(splitter)
@@ -111,16 +111,16 @@ class WebDataset(DataPipeline, FluidInterface):
         if empty_check:
             self.append(check_empty)
 
-    def _shards(self, urls: Any, resampled: bool, mode: str | None) -> Any:
+    def _shards(self, urls: Any, resampled: bool, mode: str | None, shared_seed: Any) -> Any:
         if isinstance(urls, os.PathLike):
             urls = os.fspath(urls)
         if isinstance(urls, dict):
-            return shardlists.MultiShardSample(urls)
+            return shardlists.MultiShardSample(urls, shared_seed)
         if isinstance(urls, IterableDataset):
             return urls
         if isinstance(urls, str):
             if urls.endswith((".yaml", ".yml")):
-                return shardlists.MultiShardSample(urls)
+                return shardlists.MultiShardSample(urls, shared_seed)
             if urls.endswith(".json"):
                 raise ValueError(
                     f"{urls}: lists of shards as JSON are not read; give a pattern, names, or a .yaml file with the "

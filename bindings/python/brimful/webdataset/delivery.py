@@ -248,8 +248,9 @@ class Delivery:
         """What order and augmentation of this process derive from, beside the number of the pass."""
         seed = self._drawn if self.plan.seed is None else self.plan.seed
         place, offset = workers.pytorch_worker_info(), workers.round_offset()
-        # Ranks that share samples out need one order; those that a seed was given to and that all read everything too.
-        is_shared = self._by_sample or (self.plan.seed is not None and splitting.split_by_node not in self.plan.splitters)
+        # Ranks that share samples out need one order, and so do those that all read everything and were given a seed.
+        is_split = splitting.split_by_node in self.plan.splitters
+        is_shared = self._by_sample or (self.plan.seed is not None and not is_split)
         others = (0 if is_shared else place.rank, place.worker, offset)
         if isinstance(seed, int) and not any(others):
             return seed

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import DataWarning
+from . import workers
 from .braces import braceexpand
 from .pytorch import IterableDataset
 
@@ -28,12 +31,17 @@ class MultiShardSample(IterableDataset):
     The file, or a dict like it, has `datasets`, each with `shards` (patterns), and if wanted `name`, `buckets` (one
     folder or URL before the shards), and `resample: k` (k shards an epoch, drawn with replacement) or `choose: k`
     (without); `prefix` and `buckets` beside `datasets` are for all of them.
+
+    What is drawn derives from `seed` and the number of times that shards were asked for, the same on all ranks, so
+    that splitters behind it share one choice out. Worker processes begin to count anew each epoch: in a job of one
+    rank torch's seed of the epoch is added, in one of several ranks `set_epoch` must tell the epochs apart.
     """
 
-    def __init__(self, fname: str | dict[str, Any]) -> None:
+    def __init__(self, fname: str | dict[str, Any], seed: Any = 0) -> None:
         super().__init__()
         self.epoch = -1
-        self.rng = random.Random()
+        self.seed = seed
+        self.told: Any = None
         self.sources: list[MSSource] = []
         self.parse_spec(fname)
 
@@ -64,21 +72,38 @@ class MultiShardSample(IterableDataset):
         return MSSource(entry.get("name", "@" + bucket), choose, resample, urls)
 
     def set_epoch(self, seed: Any) -> None:
-        """Makes the next choice derive from `seed`, so that it is the same on all ranks."""
-        self.rng = random.Random(seed)
+        """Makes the next choice derive from `seed`, the number of the epoch."""
+        self.epoch = -1
+        self.told = seed
 
     def get_shards_for_epoch(self) -> list[str]:
         """The shards of one epoch, in the order they are read."""
+        self.epoch += 1
+        rng = random.Random(f"{self.seed} {self.told} {self._offset()} {self.epoch}")
         chosen: list[str] = []
         for source in self.sources:
             if source.resample > 0:
-                chosen += self.rng.choices(source.urls, k=source.resample)
+                chosen += rng.choices(source.urls, k=source.resample)
             elif source.perepoch > 0:
-                chosen += self.rng.sample(source.urls, source.perepoch)
+                chosen += rng.sample(source.urls, source.perepoch)
             else:
                 chosen += source.urls
-        self.rng.shuffle(chosen)
+        rng.shuffle(chosen)
         return chosen
+
+    def _offset(self) -> int:
+        if self.told is not None or not workers.is_worker():
+            return 0
+        if workers.pytorch_worker_info().world_size == 1:
+            return workers.round_offset()
+        if self.epoch == 0:
+            warnings.warn(
+                "worker processes take the same shards of the list each epoch, since ranks must choose alike; call "
+                "set_epoch(epoch) of the list of data sets before each, or give persistent_workers=True",
+                DataWarning,
+                stacklevel=4,
+            )
+        return 0
 
     def __iter__(self) -> Iterator[dict[str, str]]:
         for url in self.get_shards_for_epoch():
