@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::journal::{self, Header, LeftOut, ShardRecord};
 use super::picture::PictureTally;
+use super::shard_file::{ensure_index, has_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::Draft;
 
@@ -18,9 +19,12 @@ pub(super) const DATASET: &str = "dataset.json";
 const CLASSES: &str = "classes.json";
 const LEFT_OUT: &str = "left_out.jsonl";
 
+/// What a conversion writes beside it, where there is something to list.
+pub(super) const LISTS: [&str; 2] = [CLASSES, LEFT_OUT];
+
 /// Whether a conversion writes its description, or a part of it, under this name.
 pub(super) fn is_description(name: &str) -> bool {
-    [DATASET, CLASSES, LEFT_OUT].contains(&name)
+    name == DATASET || LISTS.contains(&name)
 }
 
 /// The version of the description.
@@ -129,9 +133,25 @@ impl Dataset {
             parts.into_iter().flat_map(|(_, records)| records).map(|record| (record.shard.clone(), record)).collect();
         let dataset = Self::of(folder, &header, &records)?;
         dataset.write(folder, &header, &records)?;
-        journal::remove(folder)
-            .map_err(|error| Error::io(format!("cannot remove the journals in '{}'", folder.display()), error))?;
+        journal::remove_left(folder)?;
         Ok(dataset)
+    }
+
+    /// All shards, split after split.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &DatasetShard> {
+        self.splits.iter().flat_map(|split| &split.shards)
+    }
+
+    /// Looks whether all shards are there, and writes indexes that are not.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a shard that is gone or has another length; those of writing indexes.
+    pub(super) fn check_shards(&self, folder: &Path) -> Result<()> {
+        for DatasetShard { name, bytes, .. } in self.shards() {
+            check_shard(folder, name, *bytes)
+                .map_err(|error| error.with_hint("the same conversion with --resume makes it again"))?;
+        }
+        Ok(())
     }
 
     fn of(folder: &Path, header: &Header, records: &BTreeMap<String, ShardRecord>) -> Result<Self> {
@@ -142,12 +162,7 @@ impl Dataset {
             for number in 0..*count {
                 let shard = format!("{name}-{number:06}.tar");
                 let Some(record) = records.get(&shard) else { return Err(missing(folder, &shard, header.parts)) };
-                let found = fs::metadata(folder.join(&shard)).map(|found| found.len());
-                if !found.as_ref().is_ok_and(|bytes| *bytes == record.bytes) {
-                    let is = found.map_or("it is not there".into(), |bytes| format!("it has {bytes}"));
-                    let message = format!("the shard should have {} bytes, but {is}", record.bytes);
-                    return Err(Error::new(ErrorKind::NotFound, message).in_shard(shard));
-                }
+                check_shard(folder, &shard, record.bytes)?;
                 record.fields.iter().for_each(|(ext, count)| *fields.entry(ext.clone()).or_default() += count);
                 split.add(record);
             }
@@ -224,6 +239,17 @@ fn class_numbers(classes: &[String]) -> Result<Vec<u8>> {
     }
     text.extend_from_slice(b"\n}\n");
     Ok(text)
+}
+
+/// Looks whether a shard is there, and writes its index where none fits.
+fn check_shard(folder: &Path, shard: &str, bytes: u64) -> Result<()> {
+    let path = folder.join(shard);
+    if !has_bytes(&path, bytes) {
+        let is = fs::metadata(&path).map_or("it is not there".into(), |found| format!("it has {}", found.len()));
+        let message = format!("the shard should have {bytes} bytes, but {is}");
+        return Err(Error::new(ErrorKind::NotFound, message).in_shard(shard));
+    }
+    ensure_index(&path)
 }
 
 fn missing(folder: &Path, shard: &str, parts: usize) -> Error {

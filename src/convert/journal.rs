@@ -3,7 +3,7 @@
 //! A shard is done when it has its name and its line; one without a line is made again, with the same bytes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,9 @@ pub(super) struct ShardRecord {
     /// Number of fields by extension.
     pub(super) fields: BTreeMap<String, u64>,
     pub(super) left_out: Vec<LeftOut>,
+    /// Which start of which machine wrote it: bytes that the system has not yet written to disk are lost with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) boot: Option<String>,
     /// What was done to its pictures, where anything was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pictures: Option<PictureTally>,
@@ -67,9 +70,16 @@ impl LeftOut {
     }
 }
 
+/// Tells this start of this machine from all others, where the system says so.
+pub(super) fn boot() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
+}
+
 /// The journal of one part.
 pub(super) struct Journal {
     file: File,
+    /// Held as long as the part is being made.
+    _lock: File,
     path: PathBuf,
     pub(super) header: Header,
     /// Shards that earlier runs have done, by name.
@@ -80,12 +90,14 @@ impl Journal {
     /// Opens the journal of `part` in the destination, or begins it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOption`] when there is one already and `resume` is not asked for; [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidOption`] when there is one already and `resume` is not asked for; [`ErrorKind::StateMismatch`]
+    /// while another run makes the part; [`ErrorKind::Io`].
     pub(super) fn open(destination: &Path, part: Part, header: Header, resume: bool) -> Result<Self> {
         let folder = destination.join(FOLDER);
         let failed = |error| Error::io(format!("cannot keep a journal in '{}'", folder.display()), error);
         fs::create_dir_all(&folder).map_err(failed)?;
         let path = folder.join(file_name(part));
+        let lock = lock(&path.with_extension("lock"))?;
         let found = read(&path)?;
         if found.is_some() && !resume {
             let message = format!("'{}' holds a conversion that has not ended", destination.display());
@@ -102,7 +114,7 @@ impl Journal {
         rewritten.map_err(failed)?;
         let file = File::options().append(true).open(&path).map_err(failed)?;
         let done = done.into_iter().map(|record| (record.shard.clone(), record)).collect();
-        Ok(Self { file, path, header, done })
+        Ok(Self { file, _lock: lock, path, header, done })
     }
 
     /// Notes a shard that has its name.
@@ -159,9 +171,31 @@ pub(super) fn all(destination: &Path) -> Result<Vec<(Header, Vec<ShardRecord>)>>
     paths.iter().filter_map(|path| read(path).transpose()).collect()
 }
 
-/// Removes the journals of a conversion that is complete.
-pub(super) fn remove(destination: &Path) -> io::Result<()> {
-    fs::remove_dir_all(destination.join(FOLDER))
+/// Removes the journals of a conversion that is complete, as far as there are any.
+///
+/// # Errors
+/// [`ErrorKind::Io`].
+pub(super) fn remove_left(destination: &Path) -> Result<()> {
+    match fs::remove_dir_all(destination.join(FOLDER)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io(format!("cannot remove the journals in '{}'", destination.display()), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keeps other runs away from a part until the file is closed, however its process ends.
+fn lock(path: &Path) -> Result<File> {
+    let failed = |error| Error::io(format!("cannot open '{}'", path.display()), error);
+    let file = File::options().create(true).append(true).open(path).map_err(failed)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let message = format!("another run is making this part: it holds '{}'", path.display());
+            Err(Error::new(ErrorKind::StateMismatch, message).with_hint("wait for it, or end it"))
+        }
+        // Some storage knows no locks: there it is as it would be without.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }
 
 fn file_name(part: Part) -> String {

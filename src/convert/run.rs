@@ -1,6 +1,6 @@
 //! One conversion from its plan to its description: lanes make the shards of one part, and the last part adds them up.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,13 +10,16 @@ use std::thread;
 use serde_json::json;
 
 use super::allowance::Memory;
-use super::dataset::{Dataset, is_description};
-use super::journal::{self, Header, Journal, LeftOut};
+use super::dataset::{self, Dataset, DatasetShard, is_description};
+use super::journal::{self, Header, Journal, LeftOut, ShardRecord};
 use super::lane::{Hand, Job, make_shard};
 use super::options::ConvertOptions;
 use super::plan::{Plan, PlannedShard};
+use super::shard_file::{ensure_index, has_bytes};
 use super::source::{Source, SourceKind};
+use super::verify::hash_file;
 use crate::error::{Error, ErrorKind, Result};
+use crate::shard::index_beside;
 
 /// A conversion that is planned.
 pub struct Conversion {
@@ -138,7 +141,7 @@ impl Conversion {
             .map(|(_, shard)| shard)
             .collect();
         if let Some(dataset) = Dataset::read(&self.folder)? {
-            return self.made_before(dataset);
+            return self.made_before(dataset, &shards, progress);
         }
         let header = self.header();
         journal::refuse_others(&self.folder, &header)?;
@@ -147,28 +150,15 @@ impl Conversion {
             .map_err(|error| Error::io(format!("cannot make the folder '{}'", self.folder.display()), error))?;
         let mut journal = Journal::open(&self.folder, self.options.part, header, self.options.resume)?;
         let is_done = |shard: &PlannedShard| {
-            let found = |bytes| fs::metadata(self.folder.join(&shard.name)).is_ok_and(|found| found.len() == bytes);
-            journal.done.get(&shard.name).is_some_and(|record| found(record.bytes))
+            journal.done.get(&shard.name).is_some_and(|record| is_whole(&self.folder.join(&shard.name), record))
         };
         let (done, open): (Vec<&PlannedShard>, Vec<&PlannedShard>) = shards.iter().partition(|shard| is_done(shard));
+        done.iter().try_for_each(|shard| ensure_index(&self.folder.join(&shard.name)))?;
         let mut records: Vec<_> = done.iter().filter_map(|shard| journal.done.get(&shard.name).cloned()).collect();
-        shards.iter().for_each(|shard| remove_drafts(&self.folder, &shard.name));
-        let lanes = self.options.threads.div_ceil(HANDS_PER_LANE).min(open.len().max(1));
-        let job = Job {
-            source: &*self.source,
-            plan: &self.plan,
-            folder: &self.folder,
-            picture: &self.options.picture,
-            memory: Memory::of(lanes, self.options.threads),
-            allowed: journal.header.allowed,
-            left_out: AtomicU64::new(records.iter().map(|record| record.left_out.len() as u64).sum()),
-            is_over: AtomicBool::new(false),
-            done: AtomicU64::new(records.iter().map(|record| record.samples).sum()),
-            done_bytes: AtomicU64::new(records.iter().map(|record| record.bytes).sum()),
-            progress,
-        };
+        remove_drafts(&self.folder, &shards);
+        let job = self.job(open.len(), journal.header.allowed, &records, progress);
         let books = Mutex::new((&mut journal, Vec::new()));
-        self.run_lanes(&job, lanes, &open, |record| {
+        self.run_lanes(&job, &open, |record| {
             let (journal, made) = &mut *books.lock().unwrap_or_else(PoisonError::into_inner);
             journal.note(&record)?;
             made.push(record);
@@ -187,14 +177,41 @@ impl Conversion {
         })
     }
 
-    /// Makes `shards` in so many lanes, and hands each record to `note`.
+    /// What the lanes that make so many shards share, when `records` are done already.
+    fn job<'a>(
+        &'a self,
+        shards: usize,
+        allowed: u64,
+        records: &[ShardRecord],
+        progress: &'a (dyn Fn(u64, u64) + Sync),
+    ) -> Job<'a> {
+        Job {
+            source: &*self.source,
+            plan: &self.plan,
+            folder: &self.folder,
+            picture: &self.options.picture,
+            memory: Memory::of(self.lanes(shards), self.options.threads),
+            allowed,
+            left_out: AtomicU64::new(records.iter().map(|record| record.left_out.len() as u64).sum()),
+            is_over: AtomicBool::new(false),
+            done: AtomicU64::new(records.iter().map(|record| record.samples).sum()),
+            done_bytes: AtomicU64::new(records.iter().map(|record| record.bytes).sum()),
+            progress,
+        }
+    }
+
+    fn lanes(&self, shards: usize) -> usize {
+        self.options.threads.div_ceil(HANDS_PER_LANE).min(shards.max(1))
+    }
+
+    /// Makes `shards`, some at a time, and hands each record to `note`.
     fn run_lanes(
         &self,
         job: &Job<'_>,
-        lanes: usize,
         shards: &[&PlannedShard],
-        note: impl Fn(journal::ShardRecord) -> Result<()> + Sync,
+        note: impl Fn(ShardRecord) -> Result<()> + Sync,
     ) -> Result<()> {
+        let lanes = self.lanes(shards.len());
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         thread::scope(|scope| {
@@ -224,10 +241,19 @@ impl Conversion {
     }
 
     /// A complete data set stands in the destination: that is right if this conversion made it.
-    fn made_before(&self, dataset: Dataset) -> Result<Outcome> {
+    fn made_before(
+        &self,
+        dataset: Dataset,
+        shards: &[&PlannedShard],
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Outcome> {
         let message = format!("'{}' holds a data set already", self.folder.display());
         match (self.options.resume, dataset.fingerprint == self.plan.fingerprint) {
-            (true, true) => Ok(Outcome::Complete(Box::new(dataset))),
+            (true, true) => {
+                self.make_lost(&dataset, shards, progress)?;
+                journal::remove_left(&self.folder)?;
+                Ok(Outcome::Complete(Box::new(dataset)))
+            }
             (true, false) => {
                 Err(Error::new(ErrorKind::StateMismatch, format!("{message}, made by another conversion"))
                     .with_hint("choose another folder"))
@@ -236,14 +262,50 @@ impl Conversion {
         }
     }
 
+    /// Makes the shards of a complete data set again that are gone or have another length, and indexes that do not fit.
+    fn make_lost(
+        &self,
+        dataset: &Dataset,
+        shards: &[&PlannedShard],
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<()> {
+        let known: HashMap<&str, &DatasetShard> = dataset.shards().map(|shard| (shard.name.as_str(), shard)).collect();
+        let is_there = |shard: &&PlannedShard| {
+            let bytes = known.get(shard.name.as_str()).map(|known| known.bytes);
+            bytes.is_some_and(|bytes| has_bytes(&self.folder.join(&shard.name), bytes))
+        };
+        let (there, lost): (Vec<&PlannedShard>, Vec<&PlannedShard>) = shards.iter().partition(|shard| is_there(shard));
+        there.iter().try_for_each(|shard| ensure_index(&self.folder.join(&shard.name)))?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        remove_drafts(&self.folder, &lost);
+        let job = self.job(lost.len(), self.options.errors_max.allowed(self.source.len()), &[], progress);
+        self.run_lanes(&job, &lost, |record| {
+            if known.get(record.shard.as_str()).is_some_and(|known| known.hash == record.hash) {
+                return Ok(());
+            }
+            // It must not pass for the one that was lost.
+            let path = self.folder.join(&record.shard);
+            let _ = fs::remove_file(index_beside(&path));
+            let _ = fs::remove_file(&path);
+            let message = "the shard, made again, has other bytes than dataset.json says";
+            Err(Error::new(ErrorKind::StateMismatch, message)
+                .in_shard(record.shard)
+                .with_hint("the source has changed: convert it into another folder"))
+        })
+    }
+
     /// Shards of this part are someone else's unless the part was begun: other parts make none of that name. Without any
     /// journal all shards are.
     fn refuse_strangers(&self, mine: &[&PlannedShard]) -> Result<()> {
         if journal::is_begun(&self.folder, self.options.part)? {
             return Ok(());
         }
-        let all = self.plan.shards.iter().filter(|_| !self.folder.join(journal::FOLDER).exists());
-        let names = mine.iter().copied().chain(all).map(|shard| &shard.name);
+        let is_first = !self.folder.join(journal::FOLDER).exists();
+        let all = self.plan.shards.iter().filter(|_| is_first);
+        let lists = dataset::LISTS.into_iter().filter(|_| is_first);
+        let names = mine.iter().copied().chain(all).map(|shard| shard.name.as_str()).chain(lists);
         match { names }.find(|name| self.folder.join(name).exists()) {
             Some(name) => {
                 Err(Error::new(ErrorKind::InvalidOption, format!("'{}' holds '{name}' already", self.folder.display()))
@@ -301,10 +363,10 @@ impl Conversion {
 /// [`ErrorKind::NotFound`] for missing parts or shards, [`ErrorKind::StateMismatch`] for parts of different conversions,
 /// [`ErrorKind::TooManyErrors`] when they left out too many samples together, [`ErrorKind::Io`].
 pub fn merge(folder: &Path) -> Result<Dataset> {
-    if let Some(dataset) = Dataset::read(folder)? {
-        return Ok(dataset);
-    }
-    Dataset::merge(folder)
+    let Some(dataset) = Dataset::read(folder)? else { return Dataset::merge(folder) };
+    dataset.check_shards(folder)?;
+    journal::remove_left(folder)?;
+    Ok(dataset)
 }
 
 /// Refuses a destination that is the source or lies in it: the source is never written to.
@@ -347,13 +409,24 @@ fn refuse_replacing(sources: &[&Path], destination: &Path, plan: &Plan) -> Resul
     Ok(())
 }
 
-/// Removes the hidden files that a killed run has left of a shard.
-fn remove_drafts(folder: &Path, shard: &str) {
+/// Whether a shard that a journal lists is there with its bytes. What was written before a restart of the machine may have
+/// its name and its length and still lack bytes, so it is read.
+fn is_whole(path: &Path, record: &ShardRecord) -> bool {
+    let is_sure = record.boot.is_some() && record.boot == journal::boot();
+    has_bytes(path, record.bytes) && (is_sure || hash_file(path).is_ok_and(|(_, hash)| hash == record.hash))
+}
+
+/// Removes the hidden files that a killed run has left of shards.
+fn remove_drafts(folder: &Path, shards: &[&PlannedShard]) {
     let Ok(entries) = fs::read_dir(folder) else { return };
-    let before = format!(".{shard}.");
+    let shards: HashSet<&str> = shards.iter().map(|shard| shard.name.as_str()).collect();
+    let is_left = |name: &str| {
+        let of = |name: &str| Some(name.strip_prefix('.')?.strip_suffix(".part")?.rsplit_once('.')?.0.to_owned());
+        of(name).is_some_and(|of| shards.contains(of.strip_suffix(".index").unwrap_or(&of)) || is_description(&of))
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        if name.to_str().is_some_and(|name| name.starts_with(&before) && name.ends_with(".part")) {
+        if name.to_str().is_some_and(is_left) {
             // What cannot be removed is in nobody's way.
             let _ = fs::remove_file(entry.path());
         }

@@ -1,12 +1,13 @@
 //! A shard that is being written: samples are appended and hashed, and at the end it gets its name and its index beside it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_128;
 
-use super::journal::ShardRecord;
+use super::journal::{self, ShardRecord};
 use super::sample::Packed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::split_name;
@@ -79,9 +80,26 @@ impl ShardFile {
             hash: format!("{hash:032x}"),
             fields,
             left_out: Vec::new(),
+            boot: journal::boot(),
             pictures: None,
         })
     }
+}
+
+/// Writes the index beside a shard unless one lies there that fits.
+///
+/// # Errors
+/// Those of reading the shard's headers and of writing.
+pub(super) fn ensure_index(path: &Path) -> Result<()> {
+    if ShardIndex::read_beside(path).is_ok() {
+        return Ok(());
+    }
+    ShardIndex::build(&Shard::open(path, &ShardOptions::default())?)?.write_beside(path)
+}
+
+/// Whether a file is there and has so many bytes.
+pub(super) fn has_bytes(path: &Path, bytes: u64) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == bytes)
 }
 
 /// Writes all parts, many at a time.

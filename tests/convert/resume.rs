@@ -137,6 +137,78 @@ fn files_of_shards(made: &Made, folder: &str) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn what_a_complete_data_set_has_lost_is_made_again() {
+    let made = Made::with_pictures(2, 20);
+    made.convert("whole", by_samples(5));
+    made.convert("out", by_samples(5));
+    let out = made.path("out");
+    fs::remove_file(out.join("train-000001.tar")).unwrap();
+    let cut = fs::read(out.join("train-000002.tar")).unwrap();
+    fs::write(out.join("train-000002.tar"), &cut[..cut.len() - 512]).unwrap();
+    fs::remove_file(out.join("train-000003.tar.index")).unwrap();
+    // What a run leaves that was killed before it could clean up.
+    fs::create_dir(out.join(".brimful-convert")).unwrap();
+    let error = brimful::convert::merge(&out).unwrap_err();
+    assert!(error.to_string().contains("train-000001.tar") && error.hint().unwrap().contains("--resume"), "{error}");
+    made.convert("out", resumed(by_samples(5)));
+    assert_eq!(files(&out), files(&made.path("whole")));
+    fs::create_dir(out.join(".brimful-convert")).unwrap();
+    fs::remove_file(out.join("train-000003.tar.index")).unwrap();
+    brimful::convert::merge(&out).unwrap();
+    assert_eq!(files(&out), files(&made.path("whole")));
+}
+
+#[test]
+fn shards_from_before_a_restart_of_the_machine_are_compared_by_their_hashes() {
+    let made = Made::with_pictures(2, 20);
+    let options = || ConvertOptions { threads: 1, ..by_samples(5) };
+    made.convert("whole", options());
+    made.run("out", ConvertOptions { part: Part { number: 1, of: 2 }, ..options() }).unwrap();
+    let shard = made.path("out/train-000000.tar");
+    let mut bytes = fs::read(&shard).unwrap();
+    // The system had given it its name and its length, but not yet its bytes.
+    bytes[2048..].fill(0);
+    fs::write(&shard, &bytes).unwrap();
+    fs::remove_file(made.path("out/train-000002.tar.index")).unwrap();
+    let journal = made.path("out/.brimful-convert/part-1-of-2.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    fs::write(&journal, text.replace(boot.trim(), "another")).unwrap();
+    for number in [1, 2] {
+        made.run("out", resumed(ConvertOptions { part: Part { number, of: 2 }, ..options() })).unwrap();
+    }
+    brimful::convert::merge(&made.path("out")).unwrap();
+    assert_eq!(files(&made.path("out")), files(&made.path("whole")));
+}
+
+#[test]
+fn two_runs_of_one_part_do_not_meet() {
+    let made = Made::with_pictures(1, 40);
+    let conversion = made.plan("out", resumed(by_samples(10))).unwrap();
+    let refused = std::sync::Mutex::new(None);
+    conversion
+        .run(&|_, _| {
+            refused.lock().unwrap().get_or_insert_with(|| made.run("out", resumed(by_samples(10))).map(drop));
+        })
+        .unwrap();
+    let error = refused.into_inner().unwrap().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StateMismatch, "{error}");
+}
+
+#[test]
+fn lists_of_the_user_are_not_replaced() {
+    let made = Made::with_pictures(1, 4);
+    fs::create_dir(made.path("out")).unwrap();
+    for name in ["classes.json", "left_out.jsonl"] {
+        let path = made.path("out").join(name);
+        fs::write(&path, b"mine").unwrap();
+        let error = made.run("out", by_samples(2)).unwrap_err();
+        assert_eq!((error.kind(), fs::read(&path).unwrap()), (ErrorKind::InvalidOption, b"mine".to_vec()), "{error}");
+        fs::remove_file(path).unwrap();
+    }
+}
+
 /// The shards of a folder with the hashes of their bytes.
 fn shards(made: &Made, folder: &str) -> std::collections::BTreeMap<String, u128> {
     let read = |name: String| {

@@ -72,7 +72,7 @@ fn compare_one(path: &Path, datasets: &BTreeMap<PathBuf, Shards>) -> Option<Find
 }
 
 /// Length and hash of a file.
-fn hash_file(path: &Path) -> io::Result<(u64, String)> {
+pub(in crate::convert) fn hash_file(path: &Path) -> io::Result<(u64, String)> {
     let mut file = File::open(path)?;
     let (mut hash, mut bytes) = (XxHash3_128::new(), 0);
     let mut buffer = vec![0; READ_BYTES];
