@@ -1,6 +1,10 @@
 //! `brimful verify`: what is wrong with shards, line by line and summed up, and repaired ones on request.
+//!
+//! It judges nothing: what a finding is, the library knows.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -10,7 +14,10 @@ use super::machine::{Machine, cores_available};
 use super::output::{Output, bytes_text, count_text, printable, write_whole};
 use super::progress::Progress;
 use super::shards;
-use crate::convert::{Census, Duplicates, Finding, Repair, RepairOptions, Verification, VerifyOptions, repair, verify};
+use crate::convert::{
+    Census, Duplicates, Finding, FindingKind, Repair, RepairOptions, Verification, VerifyOptions,
+    refuse_replacing_by_repair, repair, verify,
+};
 use crate::sample::FieldSelector;
 use crate::{Error, ErrorKind};
 
@@ -18,40 +25,84 @@ pub(super) fn run(args: &VerifyArgs, output: &mut Output) -> anyhow::Result<Outc
     let paths = shards::paths(&args.shards)?;
     let fields = args.fields.iter().map(|field| FieldSelector::parse(field)).collect::<crate::Result<Vec<_>>>()?;
     let threads = args.threads.unwrap_or_else(cores_available);
-    let options = VerifyOptions { fields: fields.clone(), hash: args.hash, decode: args.decode, threads };
+    let fix = match &args.fix {
+        Some(out) => Some((out, repair_options(args, &paths, out, fields.clone(), threads)?)),
+        None => None,
+    };
+    let json = args.document.json;
+    let options = VerifyOptions { fields, hash: args.hash, decode: args.decode, all_findings: json, threads };
     let progress = Progress::new("verifying shards", paths.len());
     let verification = verify(&paths, &options, &|done, of| progress.set(done, of))?;
     progress.finish();
-    let repaired = match &args.fix {
-        None => None,
-        Some(out) => {
-            let duplicates = match args.duplicates {
-                DuplicatesChoice::Drop => Duplicates::Drop,
-                DuplicatesChoice::Rename => Duplicates::Rename,
-                DuplicatesChoice::Refuse => {
-                    let message = "--fix cannot refuse duplicates: rename or drop them";
-                    return Err(Error::new(ErrorKind::InvalidOption, message).into());
-                }
-            };
-            let options = RepairOptions { duplicates, decode: args.decode, fields, threads };
-            let progress = Progress::new("repairing shards", paths.len());
-            Some(repair(&paths, out, &options, &|done, of| progress.set(done, of))?)
-        }
-    };
-    let document = Document { verification: &verification, repair: repaired.as_ref() };
-    if let Some(path) = &args.document.out {
-        write_whole(path, format!("{}\n", document.text()?).as_bytes())?;
-    }
-    if args.document.json {
-        for finding in &verification.findings {
-            serde_json::to_writer(&mut *output, finding).map_err(io::Error::from)?;
-            writeln!(output)?;
-        }
+    // Told before anything is repaired, which may fail.
+    if json {
+        verification.findings.iter().try_for_each(|finding| json_line(finding, output))?;
     } else {
-        document.print(output)?;
+        print(&verification, output)?;
+    }
+    output.flush()?;
+    let repaired = fix
+        .map(|(out, options)| {
+            let progress = Progress::new("repairing shards", paths.len());
+            repair(&paths, out, &options, &|done, of| progress.set(done, of))
+        })
+        .transpose()?;
+    if json {
+        json_line(&Summary::of(&verification, repaired.as_ref()), output)?;
+    } else if let Some(repaired) = &repaired {
+        print_repair(repaired, output)?;
+    }
+    if let Some(path) = &args.document.out {
+        let document = Document { verification: &verification, repair: repaired.as_ref() };
+        write_whole(path, format!("{}\n", document.text()?).as_bytes())?;
     }
     let nothing = verification.samples == 0 && !verification.findings.is_empty();
     Ok(if nothing { Outcome::AllBad } else { Outcome::bad_if(!verification.counts.is_empty()) })
+}
+
+/// What a repair is asked to do; what it would refuse is refused before anything is read.
+fn repair_options(
+    args: &VerifyArgs,
+    paths: &[PathBuf],
+    out: &Path,
+    fields: Vec<FieldSelector>,
+    threads: usize,
+) -> crate::Result<RepairOptions> {
+    let duplicates = match args.duplicates {
+        DuplicatesChoice::Drop => Duplicates::Drop,
+        DuplicatesChoice::Rename => Duplicates::Rename,
+        DuplicatesChoice::Refuse => {
+            let message = "--fix cannot refuse duplicates: rename or drop them";
+            return Err(Error::new(ErrorKind::InvalidOption, message));
+        }
+    };
+    refuse_replacing_by_repair(paths, out)?;
+    Ok(RepairOptions { duplicates, decode: args.decode, fields, threads })
+}
+
+fn json_line(value: &impl Serialize, output: &mut Output) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, value)?;
+    writeln!(output)
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct Summary<'a> {
+    shards: usize,
+    samples: u64,
+    bytes: u64,
+    fields: &'a BTreeMap<String, u64>,
+    counts: &'a BTreeMap<FindingKind, u64>,
+    census: Option<&'a Census>,
+    repair: Option<&'a Repair>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(verification: &'a Verification, repair: Option<&'a Repair>) -> Self {
+        let Verification { shards, samples, bytes, fields, counts, findings: _, census } = verification;
+        let (shards, samples, bytes) = (*shards, *samples, *bytes);
+        Self { shards, samples, bytes, fields, counts, census: census.as_ref(), repair }
+    }
 }
 
 /// What is written to a file.
@@ -69,40 +120,45 @@ impl Document<'_> {
         document["machine"] = serde_json::to_value(Machine::here())?;
         Ok(serde_json::to_string_pretty(&document)?)
     }
+}
 
-    fn print(&self, output: &mut Output) -> io::Result<()> {
-        let Verification { shards, samples, bytes, fields, counts, findings, census } = self.verification;
-        for finding in findings {
-            writeln!(output, "{}", line(finding))?;
-        }
-        if !findings.is_empty() {
-            writeln!(output)?;
-        }
-        let fields: Vec<String> =
-            fields.iter().map(|(ext, count)| format!("{} {}", printable(ext), count_text(*count))).collect();
-        writeln!(output, "shards     {}, {}", count_text(*shards as u64), bytes_text(*bytes))?;
-        writeln!(output, "samples    {} ({})", count_text(*samples), fields.join(", "))?;
-        if let Some(census) = census {
-            print_census(census, output)?;
-        }
-        if counts.is_empty() {
-            writeln!(output, "findings   none")?;
-        }
-        for (number, (kind, count)) in counts.iter().enumerate() {
-            let label = if number == 0 { "findings" } else { "" };
-            writeln!(output, "{label:<9}  {} {}: {}", count_text(*count), kind.as_str(), kind.advice())?;
-        }
-        if let Some(Repair { shards, samples, regrouped, renamed, left_out }) = self.repair {
-            let written = [
-                format!("{} samples in {} shards", count_text(*samples), count_text(shards.len() as u64)),
-                format!("{} put together", count_text(*regrouped)),
-                format!("{} renamed", count_text(*renamed)),
-                format!("{} left out", count_text(left_out.len() as u64)),
-            ];
-            writeln!(output, "repaired   {}", written.join(", "))?;
-        }
-        Ok(())
+fn print(verification: &Verification, output: &mut Output) -> io::Result<()> {
+    let Verification { shards, samples, bytes, fields, counts, findings, census } = verification;
+    for finding in findings {
+        writeln!(output, "{}", line(finding))?;
     }
+    if !findings.is_empty() {
+        writeln!(output)?;
+    }
+    let fields: Vec<String> =
+        fields.iter().map(|(ext, count)| format!("{} {}", printable(ext), count_text(*count))).collect();
+    writeln!(output, "shards     {}, {}", count_text(*shards as u64), bytes_text(*bytes))?;
+    writeln!(output, "samples    {} ({})", count_text(*samples), fields.join(", "))?;
+    if let Some(census) = census {
+        print_census(census, output)?;
+    }
+    if counts.is_empty() {
+        writeln!(output, "findings   none")?;
+    }
+    for (number, (kind, count)) in counts.iter().enumerate() {
+        let label = if number == 0 { "findings" } else { "" };
+        writeln!(output, "{label:<9}  {} {}: {}", count_text(*count), kind.as_str(), kind.advice())?;
+    }
+    Ok(())
+}
+
+fn print_repair(repair: &Repair, output: &mut Output) -> io::Result<()> {
+    let Repair { shards, samples, regrouped, renamed, left_out, lost } = repair;
+    let mut written = vec![
+        format!("{} samples in {} shards", count_text(*samples), count_text(shards.len() as u64)),
+        format!("{} put together", count_text(*regrouped)),
+        format!("{} renamed", count_text(*renamed)),
+        format!("{} left out", count_text(left_out.len() as u64)),
+    ];
+    if !lost.is_empty() {
+        written.push(format!("{} places lost", count_text(lost.len() as u64)));
+    }
+    writeln!(output, "repaired   {}", written.join(", "))
 }
 
 /// A finding as one line.

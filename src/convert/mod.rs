@@ -32,7 +32,7 @@ pub use list::ListOptions;
 pub use options::{ConvertOptions, Duplicates, ErrorBudget, Names, Part, ShardLimit};
 pub use parquet::ParquetOptions;
 pub use picture::{PictureFormat, PictureOptions, PictureTally, ResizeBy};
-pub use repair::{Repair, RepairOptions, repair};
+pub use repair::{Repair, RepairOptions, refuse_replacing_by_repair, repair};
 pub use run::{Conversion, Outcome, merge};
 pub use source::SourceKind;
 pub use verify::{Census, Finding, FindingKind, Verification, VerifyOptions, verify};

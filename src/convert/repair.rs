@@ -56,6 +56,9 @@ pub struct Repair {
     pub renamed: u64,
     /// What is in no new shard, and why; `left_out.jsonl` beside the shards has the same.
     pub left_out: Vec<LeftOut>,
+    /// Ranges of the shards that were passed over as damaged, and sparse members: what stood there is in no new shard, and
+    /// in `left_out.jsonl` by its place.
+    pub lost: Vec<LeftOut>,
 }
 
 /// The list beside repaired shards.
@@ -74,12 +77,13 @@ pub fn repair(
 ) -> Result<Repair> {
     let targets = targets(paths, out)?;
     fs::create_dir_all(out).map_err(|error| Error::io(format!("cannot make the folder '{}'", out.display()), error))?;
-    let checked = each(paths, options.threads, check_shard, &|_, _| {});
+    let checked = each(paths, options.threads, |path| check_shard(path, false), &|_, _| {});
     let expected = Expected::of(&checked, &options.fields);
     let mut repair = Repair::default();
     let memory = Memory::of(1, options.threads);
     let mut hands: Vec<Hand> = (0..options.threads.max(1)).map(|_| Hand::new(&memory)).collect();
     for (number, ((path, target), found)) in paths.iter().zip(&targets).zip(&checked).enumerate() {
+        repair.lost.extend(lost_in(path, found));
         match Mended::of(path, found, &expected, options) {
             Ok(mended) => mended.write(out, target, &mut hands, &mut repair)?,
             Err(error) => repair.left_out.push(LeftOut::of(path.display().to_string(), &error)),
@@ -87,9 +91,9 @@ pub fn repair(
         progress(number + 1, paths.len());
     }
     let list = out.join(LEFT_OUT);
-    if !repair.left_out.is_empty() {
+    if !(repair.left_out.is_empty() && repair.lost.is_empty()) {
         let written = Draft::create(&list).and_then(|mut draft| {
-            for line in &repair.left_out {
+            for line in repair.left_out.iter().chain(&repair.lost) {
                 draft.write_all(&serde_json::to_vec(line)?)?;
                 draft.write_all(b"\n")?;
             }
@@ -98,6 +102,43 @@ pub fn repair(
         written.map_err(|error| Error::io(format!("cannot write '{}'", list.display()), error))?;
     }
     Ok(repair)
+}
+
+/// Refuses what [`repair`] would refuse, before anything is read.
+///
+/// # Errors
+/// [`ErrorKind::InvalidOption`] when a file would be replaced or two shards have one name.
+pub fn refuse_replacing_by_repair(paths: &[PathBuf], out: &Path) -> Result<()> {
+    targets(paths, out).map(drop)
+}
+
+/// What nobody can read in a shard, by its place.
+fn lost_in(path: &Path, found: &Checked) -> Vec<LeftOut> {
+    let line = |place: String, kind: &str, message: &str| LeftOut {
+        sample: format!("{}: {place}", path.display()),
+        kind: kind.into(),
+        message: message.into(),
+    };
+    let (losses, lost_bytes) = found.losses_all;
+    let why = "damaged; what samples stood there is unknown";
+    let mut lost: Vec<LeftOut> = found
+        .losses
+        .iter()
+        .map(|loss| line(format!("bytes {} to {}", loss.offset, loss.offset.saturating_add(loss.bytes)), "lost", why))
+        .collect();
+    if losses > lost.len() as u64 {
+        let told: u64 = found.losses.iter().map(|loss| loss.bytes).sum();
+        let place = format!("{} more ranges of {} bytes", losses - lost.len() as u64, lost_bytes.saturating_sub(told));
+        lost.push(line(place, "lost", why));
+    }
+    let (members, count) = &found.sparse;
+    let why = "a sparse member, which is not read";
+    lost.extend(members.iter().map(|member| line(format!("byte {}", member.offset), "sparse", why)));
+    let more = count.saturating_sub(members.len() as u64);
+    if more > 0 {
+        lost.push(line(format!("{more} more members"), "sparse", why));
+    }
+    lost
 }
 
 /// The file name of each new shard.

@@ -9,7 +9,7 @@ mod finding;
 mod hashes;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,9 +20,11 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::sample::FieldSelector;
 
+use archive::FieldSet;
 pub(super) use archive::{Checked, check_shard};
 pub use census::Census;
 pub use finding::{Finding, FindingKind};
+pub(super) use hashes::hash_file;
 
 use finding::Findings;
 
@@ -35,6 +37,8 @@ pub struct VerifyOptions {
     pub hash: bool,
     /// Decodes every image whole, and counts what images there are.
     pub decode: bool,
+    /// Keeps every finding; of many alike in one shard the first 20, unless asked for.
+    pub all_findings: bool,
     /// Threads, at least 1.
     pub threads: usize,
 }
@@ -52,7 +56,7 @@ pub struct Verification {
     pub fields: BTreeMap<String, u64>,
     /// How many findings of each kind there are.
     pub counts: BTreeMap<FindingKind, u64>,
-    /// The findings, in the order of shards and offsets; of many alike the first ones.
+    /// The findings, in the order of shards and offsets; of many alike the first ones, unless all were asked for.
     pub findings: Vec<Finding>,
     /// What images there are, where they were decoded.
     pub census: Option<Census>,
@@ -68,9 +72,9 @@ pub fn verify(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Verification> {
     let mut verification = Verification { shards: paths.len(), ..Verification::default() };
-    let checked = each(paths, options.threads, check_shard, progress);
+    let checked = each(paths, options.threads, |path| check_shard(path, options.all_findings), progress);
     let expected = Expected::of(&checked, &options.fields);
-    let mut findings = Findings::default();
+    let mut findings = Findings::new(options.all_findings);
     for (path, shard) in paths.iter().zip(&checked) {
         verification.samples += shard.samples;
         verification.bytes += shard.bytes;
@@ -151,7 +155,17 @@ impl<'a> Expected<'a> {
     }
 
     fn find_missing(&self, path: &Path, shard: &Checked, findings: &mut Findings) {
-        for set in &shard.sets {
+        let is_short =
+            |set: &FieldSet| set.samples > set.first.len() as u64 && !self.missing(&set.extensions).is_empty();
+        let again;
+        let sets = if findings.keeps_all() && shard.sets.iter().any(is_short) {
+            // Their keys were not kept, since which fields are missing is known only once all shards are looked at.
+            again = archive::all_keys(path);
+            &again.sets
+        } else {
+            &shard.sets
+        };
+        for set in sets {
             let missing = self.missing(&set.extensions);
             if missing.is_empty() {
                 continue;
@@ -192,11 +206,27 @@ fn find_shared_keys(paths: &[PathBuf], checked: &[Checked], findings: &mut Findi
     hashes.sort_unstable();
     let shared: Vec<&[(u64, u32)]> = hashes.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1).collect();
     let Some(first) = shared.iter().min_by_key(|same| (same[1].1, same[0].1)) else { return };
-    let (one, other) = (&paths[first[0].1 as usize], &paths[first[1].1 as usize]);
-    let message = format!("{} keys are in more than one shard, first in '{}' too", shared.len(), one.display());
-    let key = archive::key_with_hash(other, first[0].0).unwrap_or_default();
-    findings.add(Finding::new(FindingKind::DuplicateKey, other, message).at_key(&key));
-    findings.count(FindingKind::DuplicateKey, shared.len() as u64 - 1);
+    let path_of = |shard: u32| &paths[shard as usize];
+    if !findings.keeps_all() {
+        let (one, other) = (path_of(first[0].1), path_of(first[1].1));
+        let message = format!("{} keys are in more than one shard, first in '{}' too", shared.len(), one.display());
+        archive::keys_with_hashes(other, [first[0].0].into(), |_, key, _| {
+            findings.add(Finding::new(FindingKind::SharedKey, other, &message).at_key(key));
+        });
+        findings.count(FindingKind::SharedKey, shared.len() as u64 - 1);
+        return;
+    }
+    let mut of_shard: BTreeMap<u32, HashMap<u64, u32>> = BTreeMap::new();
+    for same in shared {
+        of_shard.entry(same[1].1).or_default().insert(same[0].0, same[0].1);
+    }
+    for (shard, ones) in of_shard {
+        archive::keys_with_hashes(path_of(shard), ones.keys().copied().collect(), |hash, key, offset| {
+            let one = ones.get(&hash).map(|&one| path_of(one).display().to_string()).unwrap_or_default();
+            let finding = Finding::new(FindingKind::SharedKey, path_of(shard), format!("the key is in '{one}' too"));
+            findings.add(finding.at_key(key).at_offset(offset));
+        });
+    }
 }
 
 /// What `work` makes of each path, in order, some at a time.

@@ -326,7 +326,7 @@ impl Scanner {
         self.data_end = end;
         self.offset = block_end(offset, size)?;
         if sparse {
-            self.report.sparse += 1;
+            self.report.pass_over_sparse(header_offset, self.offset - header_offset);
             return Ok(Step::On);
         }
         self.report.count(kind);

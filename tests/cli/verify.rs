@@ -11,7 +11,8 @@ fn nothing_wrong_is_exit_code_0() {
     program.write("a.tar", &samples(3));
     let run = program.run(&["verify", "a.tar"]).ends_quietly();
     assert_eq!(run.lines(), ["shards     1, 8.70 kB", "samples    3 (cls 3, jpg 3)", "findings   none"]);
-    assert!(program.run(&["verify", "--json", "a.tar"]).ends_quietly().stdout.is_empty());
+    let summary = program.run(&["verify", "--json", "a.tar"]).ends_quietly().json();
+    assert_eq!((&summary["samples"], &summary["counts"]), (&3.into(), &serde_json::json!({})));
 }
 
 #[test]
@@ -65,6 +66,47 @@ fn repaired_shards_go_into_a_folder_of_their_own() {
 }
 
 #[test]
+fn findings_are_told_although_the_repair_fails() {
+    let program = Program::new();
+    program.write("bad.tar", &damaged(5, 3 * SAMPLE_BYTES));
+    program.write("file", b"");
+    let run = program.run(&["verify", "--fix", "file/out", "bad.tar"]).ends_with(2);
+    assert!(run.text().contains("findings   1 damaged_header"), "{}", run.text());
+    run.tells_error("cannot make the folder");
+    // What can be known before is told before anything is read.
+    program.write("out/bad.tar", b"");
+    for args in [["--fix", "out", "--duplicates", "rename"], ["--fix", "new", "--duplicates", "refuse"]] {
+        let run = program.run(&[&["verify"][..], &args, &["bad.tar"]].concat()).ends_with(2);
+        assert_eq!(run.text(), "");
+    }
+}
+
+#[test]
+fn every_finding_is_a_line_of_json_and_a_summary_ends_them() {
+    let program = Program::new();
+    let names = |ext: &'static str| (0..60).map(move |n| (format!("{n:03}.{ext}"), &b"x"[..]));
+    let mut files: Vec<(String, &[u8])> = names("jpg").chain(names("cls")).collect();
+    files.extend((60..200).flat_map(|n| [(format!("{n}.jpg"), &b"x"[..]), (format!("{n}.cls"), b"x")]));
+    let split = archive(&files.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect::<Vec<_>>());
+    program.write("a.tar", &split);
+    program.write("b.tar", &split);
+    let run = program.run(&["verify", "--json", "a.tar", "b.tar"]).ends_with(1);
+    let mut lines: Vec<Value> = run.lines().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let summary = lines.pop().unwrap();
+    assert_eq!(summary["counts"], serde_json::json!({"split_group": 120, "missing_field": 240, "shared_key": 200}));
+    for (kind, count) in summary["counts"].as_object().unwrap() {
+        let found: Vec<&Value> = lines.iter().filter(|line| line["kind"] == kind.as_str()).collect();
+        let places: std::collections::BTreeSet<String> =
+            found.iter().map(|line| format!("{} {} {}", line["shard"], line["key"], line["offset"])).collect();
+        assert_eq!((found.len(), places.len()), (count.as_u64().unwrap() as usize, found.len()), "{kind}");
+    }
+    assert_eq!(lines.len(), 560);
+    // For people the first ones and their number are enough.
+    let run = program.run(&["verify", "a.tar", "b.tar"]).ends_with(1);
+    assert!(run.lines().len() < 100 && run.text().contains("240 missing_field"), "{}", run.text());
+}
+
+#[test]
 fn images_are_decoded_and_counted() {
     let program = Program::new();
     program.run(&["demo", "--samples", "12", "--dir", "demo"]).ends_with(0);
@@ -72,5 +114,5 @@ fn images_are_decoded_and_counted() {
     assert!(run.text().contains("images     12 decoded, 0 bad (jpeg 12)"), "{}", run.text());
     program.write("a.tar", &samples(3));
     let run = program.run(&["verify", "--decode", "--json", "a.tar"]).ends_with(1);
-    assert_eq!(run.text().matches("bad_image").count(), 3, "{}", run.text());
+    assert_eq!(run.text().matches(r#""kind":"bad_image""#).count(), 3, "{}", run.text());
 }

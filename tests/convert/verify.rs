@@ -234,7 +234,9 @@ fn keys_in_two_shards_and_many_findings_alike_are_summed_up() {
     let paths = ["a.tar", "b.tar"].map(|name| folder.path().join(name));
     paths.iter().for_each(|path| fs::write(path, good(4)).unwrap());
     let found = check(&paths);
-    assert_eq!(found.counts.get(&FindingKind::DuplicateKey), Some(&4));
+    assert_eq!(found.counts.get(&FindingKind::SharedKey), Some(&4));
+    // A repair works shard by shard, so it is none for these.
+    assert!(!FindingKind::SharedKey.advice().contains("--fix"), "{}", FindingKind::SharedKey.advice());
     assert_eq!((found.findings.len(), found.findings[0].key.as_deref()), (1, Some("000")));
 
     let names: Vec<String> = (0..200).map(|n| format!("{:03}.{}", n % 100, ["jpg", "cls"][n / 100])).collect();
@@ -431,6 +433,32 @@ fn damaged_samples_are_left_out_and_the_rest_is_kept() {
     // No picture here is one.
     let (lines, left_out) = mend(&good(3), Duplicates::Rename, true);
     assert_eq!((lines.len(), left_out.len()), (0, 3));
+}
+
+#[test]
+fn what_was_lost_whole_and_sparse_members_are_listed_by_repairs() {
+    let mut builder = Builder::new(good(6)[..6 * SAMPLE_BYTES].to_vec());
+    let mut header = Header::new_gnu();
+    header.set_path("006.jpg").unwrap();
+    header.set_entry_type(EntryType::GNUSparse);
+    header.as_gnu_mut().unwrap().realsize[..11].copy_from_slice(b"00000020000");
+    header.set_size(0);
+    header.set_cksum();
+    builder.append(&header, &[][..]).unwrap();
+    let mut bytes = builder.into_inner().unwrap();
+    bytes[2 * SAMPLE_BYTES..3 * SAMPLE_BYTES].fill(b'x');
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    fs::write(&path, bytes).unwrap();
+    let options = RepairOptions { duplicates: Duplicates::Rename, decode: false, fields: Vec::new(), threads: 1 };
+    let out = folder.path().join("out");
+    let mended = repair(&[path], &out, &options, &|_, _| {}).unwrap();
+    assert_eq!((mended.samples, mended.left_out.len()), (5, 0));
+    let kinds: Vec<&str> = mended.lost.iter().map(|lost| lost.kind.as_str()).collect();
+    assert_eq!(kinds, ["lost", "sparse"]);
+    let list = fs::read_to_string(out.join("left_out.jsonl")).unwrap();
+    assert!(list.contains("bytes 5120 to 7680") && list.contains("byte 15360"), "{list}");
+    assert!(!FindingKind::HashMismatch.advice().contains("--fix"), "a repair knows no hashes");
 }
 
 #[test]

@@ -34,10 +34,11 @@ pub(super) const VERIFY_EXAMPLES: &str = "\
 Examples:
   brimful verify 'train-{000000..000146}.tar'      headers only: damage, grouping, names, indexes
   brimful verify --hash --decode out/              every byte, and every image decoded whole
-  brimful verify --json data/ | jq .kind
+  brimful verify --json data/ | jq 'select(.kind).kind'
   brimful verify --fix repaired/ --duplicates drop damaged.tar
 
-With --json each line is {\"shard\", \"kind\", \"offset\", \"key\", \"message\"}. Nothing found is exit code 0, anything 1,
+With --json every finding is a line {\"shard\", \"kind\", \"offset\", \"key\", \"message\"}, and the last line sums them up;
+otherwise the first 20 of a kind and shard are shown. Nothing found is exit code 0, anything 1,
 and 2 where no shard has a sample.";
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! One shard walked along its headers: damage, grouping, names, and whether indexes beside it still fit. It reads no data.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use twox_hash::XxHash3_128;
@@ -28,6 +28,10 @@ pub(in crate::convert) struct Checked {
     pub(super) findings: Findings,
     /// Ranges that were passed over as damaged.
     pub(in crate::convert) losses: Vec<Loss>,
+    /// How many there are, more than are kept, and bytes of all.
+    pub(in crate::convert) losses_all: (u64, u64),
+    /// The first sparse members, which were passed over, and how many there are.
+    pub(in crate::convert) sparse: (Vec<Loss>, u64),
     /// Whether the archive ends without end blocks.
     pub(in crate::convert) is_cut: bool,
 }
@@ -42,9 +46,18 @@ pub(super) struct FieldSet {
     pub(super) first: Vec<(String, u64)>,
 }
 
-/// Walks along the headers of the shard at `path`.
-pub(in crate::convert) fn check_shard(path: &Path) -> Checked {
-    let mut checked = Checked::default();
+/// Walks along the headers of the shard at `path`. Of findings alike, all are kept or the first ones.
+pub(in crate::convert) fn check_shard(path: &Path, keeps_all: bool) -> Checked {
+    check(path, Findings::new(keeps_all), KEYS_KEPT)
+}
+
+/// The sets of fields in the shard at `path`, with the keys of all samples.
+pub(super) fn all_keys(path: &Path) -> Checked {
+    check(path, Findings::default(), usize::MAX)
+}
+
+fn check(path: &Path, findings: Findings, keys_kept: usize) -> Checked {
+    let mut checked = Checked { findings, ..Checked::default() };
     let options = ShardOptions { damage: Damage::Resync, ..ShardOptions::default() };
     let shard = match Shard::open(path, &options) {
         Ok(shard) => shard,
@@ -54,7 +67,7 @@ pub(in crate::convert) fn check_shard(path: &Path) -> Checked {
         }
     };
     checked.bytes = std::fs::metadata(path).map_or(shard.len(), |found| found.len());
-    let mut walk = Walk::new(path, &mut checked, Beside::of(path));
+    let mut walk = Walk::new(path, &mut checked, Beside::of(path), keys_kept);
     let mut members = shard.members();
     let mut is_archive = true;
     for member in members.by_ref() {
@@ -74,15 +87,26 @@ pub(in crate::convert) fn check_shard(path: &Path) -> Checked {
         checked.findings.add(Finding::new(FindingKind::NoMembers, path, "the archive has no members"));
     }
     checked.is_cut = report.missing_end;
+    checked.losses_all = (report.resyncs, report.lost_bytes);
+    checked.sparse = (report.sparse_members, report.sparse);
     checked.losses = report.losses;
     checked
 }
 
-/// The key in a shard that has this hash.
-pub(super) fn key_with_hash(path: &Path, hash: u64) -> Option<String> {
-    let shard = Shard::open(path, &ShardOptions { damage: Damage::Resync, ..ShardOptions::default() }).ok()?;
-    let names = shard.members().flatten().map(|member| member.name);
-    names.filter_map(|name| Some(split_name(&name)?.0.to_vec())).find(|key| hash_of(key) == hash).map(shown)
+/// Tells the keys in a shard whose hashes are among these, each once, with the offset of its first header.
+pub(super) fn keys_with_hashes(path: &Path, mut hashes: HashSet<u64>, mut tell: impl FnMut(u64, &str, u64)) {
+    let options = ShardOptions { damage: Damage::Resync, ..ShardOptions::default() };
+    let Ok(shard) = Shard::open(path, &options) else { return };
+    for member in shard.members().flatten() {
+        if hashes.is_empty() {
+            return;
+        }
+        let Some((key, _)) = split_name(&member.name) else { continue };
+        let hash = hash_of(key);
+        if hashes.remove(&hash) {
+            tell(hash, &shown(key.to_vec()), member.header_offset);
+        }
+    }
 }
 
 fn hash_of(key: &[u8]) -> u64 {
@@ -164,6 +188,8 @@ struct Walk<'a> {
     /// The set of the last sample with a key, by the key's hash.
     seen: HashMap<u64, usize>,
     open: Option<Open>,
+    /// Keys that are kept of each set.
+    keys_kept: usize,
     appledouble: Count,
     without: Count,
     links: Count,
@@ -177,22 +203,29 @@ struct Open {
     fields: Vec<u32>,
 }
 
-/// How many, and the first.
-#[derive(Default)]
+/// How many, and the first or all of them.
 struct Count {
     count: u64,
-    first: Option<(String, u64)>,
+    kept: Vec<(String, u64)>,
+    kept_max: usize,
 }
 
 impl Count {
+    fn new(keeps_all: bool) -> Self {
+        Self { count: 0, kept: Vec::new(), kept_max: if keeps_all { usize::MAX } else { 1 } }
+    }
+
     fn add(&mut self, member: &Member) {
         self.count += 1;
-        self.first.get_or_insert_with(|| (shown(member.name.clone()), member.header_offset));
+        if self.kept.len() < self.kept_max {
+            self.kept.push((shown(member.name.clone()), member.header_offset));
+        }
     }
 }
 
 impl<'a> Walk<'a> {
-    fn new(path: &'a Path, checked: &'a mut Checked, beside: Beside) -> Self {
+    fn new(path: &'a Path, checked: &'a mut Checked, beside: Beside, keys_kept: usize) -> Self {
+        let keeps_all = checked.findings.keeps_all();
         Self {
             path,
             checked,
@@ -202,9 +235,10 @@ impl<'a> Walk<'a> {
             sets: HashMap::new(),
             seen: HashMap::new(),
             open: None,
-            appledouble: Count::default(),
-            without: Count::default(),
-            links: Count::default(),
+            keys_kept,
+            appledouble: Count::new(keeps_all),
+            without: Count::new(keeps_all),
+            links: Count::new(keeps_all),
             empty: 0,
         }
     }
@@ -276,7 +310,7 @@ impl<'a> Walk<'a> {
         self.checked.samples += 1;
         let found = &mut self.checked.sets[set];
         found.samples += 1;
-        if found.first.len() < KEYS_KEPT {
+        if found.first.len() < self.keys_kept {
             found.first.push((shown(key.clone()), offset));
         }
         let hash = hash_of(&key);
@@ -306,12 +340,16 @@ impl<'a> Walk<'a> {
             (self.without, FindingKind::NoExtension, "files have no key or no extension"),
             (self.links, FindingKind::Link, "links carry no data"),
         ];
-        for (Count { count, first }, kind, what) in counts {
-            if let Some((name, offset)) = first {
-                let message = format!("{count} {what} (first: '{name}')");
+        for (Count { count, kept, kept_max }, kind, what) in counts {
+            let more = count - kept.len() as u64;
+            for (name, offset) in kept {
+                let message = match kept_max {
+                    1 => format!("{count} {what} (first: '{name}')"),
+                    _ => format!("'{name}': {what}"),
+                };
                 self.checked.findings.add(Finding::new(kind, self.path, message).at_offset(offset));
-                self.checked.findings.count(kind, count - 1);
             }
+            self.checked.findings.count(kind, more);
         }
         for message in self.beside.finish(self.checked.samples) {
             self.checked.findings.add(Finding::new(FindingKind::StaleIndex, self.path, message));

@@ -41,6 +41,8 @@ pub enum FindingKind {
     SplitGroup,
     /// Two samples have one key.
     DuplicateKey,
+    /// Two samples in different shards have one key.
+    SharedKey,
     /// A field is given twice in one sample.
     DuplicateField,
     /// Files of macOS's own book-keeping.
@@ -81,6 +83,7 @@ impl FindingKind {
             Self::Link => "link",
             Self::SplitGroup => "split_group",
             Self::DuplicateKey => "duplicate_key",
+            Self::SharedKey => "shared_key",
             Self::DuplicateField => "duplicate_field",
             Self::AppleDouble => "appledouble",
             Self::MissingField => "missing_field",
@@ -99,9 +102,8 @@ impl FindingKind {
         match self {
             Self::Unreadable => "look at the file's permissions and its disk",
             Self::NotTar => "fetch or make the file again",
-            Self::DamagedHeader | Self::Cut | Self::HashMismatch => {
-                "fetch the shard again; --fix keeps the samples that are whole"
-            }
+            Self::DamagedHeader | Self::Cut => "fetch the shard again; --fix keeps the samples that are whole",
+            Self::HashMismatch => "fetch or make the shard again: which of its bytes have changed nobody knows",
             Self::MissingEnd => "samples may be missing: compare with the source; --fix writes a proper end",
             Self::LoneZeroBlock | Self::HiddenMembers => {
                 "most readers stop there: --fix writes all members into one archive"
@@ -111,9 +113,10 @@ impl FindingKind {
             }
             Self::ZeroRun => "samples may be missing: compare with the source, or fetch the shard again",
             Self::NoMembers => "leave the shard out, or fetch it again",
-            Self::Sparse => "write the archive again without --sparse",
+            Self::Sparse => "write the archive again without --sparse: --fix lists such members, but cannot read them",
             Self::Link => "write the archive again with tar --dereference --hard-dereference",
             Self::SplitGroup => "loaders see these as several samples that lack fields: --fix puts them together",
+            Self::SharedKey => "brimful convert of all these shards with --duplicates rename or drop makes keys single",
             Self::DuplicateKey | Self::DuplicateField => "--fix --duplicates rename or drop",
             Self::AppleDouble => "--fix drops them; on a Mac set COPYFILE_DISABLE=1 before tar",
             Self::MissingField => "find the missing files in the source; loaders may skip such samples",
@@ -158,15 +161,33 @@ impl Finding {
 }
 
 /// A list of findings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(in crate::convert) struct Findings {
+    /// Of one kind and shard.
+    kept_max: u64,
     kept: Vec<Finding>,
     counts: BTreeMap<FindingKind, u64>,
     /// How many were kept by shard and kind, for the shard that was added to last.
     of_shard: (String, BTreeMap<FindingKind, u64>),
 }
 
+impl Default for Findings {
+    fn default() -> Self {
+        Self::new(false)
+    }
+}
+
 impl Findings {
+    /// A list that keeps all findings, or the first of each kind and shard.
+    pub(super) fn new(keeps_all: bool) -> Self {
+        let kept_max = if keeps_all { u64::MAX } else { KEPT_MAX };
+        Self { kept_max, kept: Vec::new(), counts: BTreeMap::new(), of_shard: (String::new(), BTreeMap::new()) }
+    }
+
+    pub(super) fn keeps_all(&self) -> bool {
+        self.kept_max == u64::MAX
+    }
+
     pub(super) fn add(&mut self, finding: Finding) {
         *self.counts.entry(finding.kind).or_default() += 1;
         if self.of_shard.0 != finding.shard {
@@ -174,7 +195,7 @@ impl Findings {
         }
         let kept = self.of_shard.1.entry(finding.kind).or_default();
         *kept += 1;
-        if *kept <= KEPT_MAX {
+        if *kept <= self.kept_max {
             self.kept.push(finding);
         }
     }

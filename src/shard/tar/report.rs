@@ -26,6 +26,9 @@ pub struct ScanReport {
     pub others: u64,
     /// Sparse members that were passed over; under [`Damage::Strict`](super::super::Damage) they are errors.
     pub sparse: u64,
+    /// The first of these, in order. Only a walk tells them: indexes do not keep them.
+    #[serde(skip)]
+    pub sparse_members: Vec<Loss>,
     /// Further archives behind the end of the first: shards joined end to end.
     pub archives_more: u64,
     /// Lone zero blocks: one where an archive's end has two, with or without members after it.
@@ -33,8 +36,8 @@ pub struct ScanReport {
     /// Bytes behind the end that are neither zero blocks nor members.
     pub trailing_bytes: u64,
     /// The longest run of zeros where members may have stood, if it has more than an archive's end can have: a copy that was
-    /// cut and filled up.
-    #[serde(default)]
+    /// cut and filled up. Only a walk tells it: indexes do not keep it.
+    #[serde(skip)]
     pub zero_run: Option<Loss>,
     /// Whether the archive ends without end blocks, as one that was cut does.
     pub missing_end: bool,
@@ -85,6 +88,13 @@ impl ScanReport {
             MemberKind::Dir => &mut self.dirs,
             MemberKind::Symlink | MemberKind::HardLink => &mut self.links,
             MemberKind::Other(_) => &mut self.others,
+        }
+    }
+
+    pub(super) fn pass_over_sparse(&mut self, offset: u64, bytes: u64) {
+        self.sparse += 1;
+        if self.sparse_members.len() < LOSSES_MAX {
+            self.sparse_members.push(Loss { offset, bytes });
         }
     }
 
