@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .autobatch import Tuning
+from .engine import place_of
 from .errors import InvalidOptionError, LimitError
 
 
@@ -72,6 +73,9 @@ class Adaptive(Iterator[Any]):
 
     Args:
         samples: samples of the epoch from here on, None if unknown; with `drop_last` only whole steps are given.
+
+    Attributes:
+        place: where the program stands, or None where it has all that was taken.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Adaptive(Iterator[Any]):
         if drop_last and samples is not None and tuning.per_rank is not None:
             self._steps_left = samples // tuning.per_rank
         self.current: Any = None
+        self.place: dict[str, int] | None = None
         steps.begin_anew()
         tuning.pause()
 
@@ -103,9 +108,11 @@ class Adaptive(Iterator[Any]):
             self._tuning.asks_for_batch()
         if self._steps_left == 0 and self._steps.rows == 0:
             self._drain()
-        before = self._place()
+        # While a batch is cut up, the place is the one before it.
+        before = self._place() if self.place is None else self.place
         batch = self._take()
         if batch is None:
+            self._stand_at(None)
             self._tuning.pause()
             self._steps.begin_anew()
             raise StopIteration
@@ -166,13 +173,13 @@ class Adaptive(Iterator[Any]):
         engine = self._loader._engine
         if engine is None or (self._tuning.per_rank is None and self._tuning.ceiling is None):
             return None
-        # While a batch is cut up, the place is the one before it.
-        return engine.behind if engine.behind is not None and self._pieces else engine.native.state()
+        return place_of(self._batches, engine)
 
     def _stand_at(self, place: dict[str, int] | None) -> None:
-        """Makes `place` what `state_dict` tells; None where the program has all that was taken."""
+        """Makes `place` what `state_dict` tells; None where the program has all that came."""
+        self.place = getattr(self._batches, "place", None) if place is None else place
         if self._loader._engine is not None:
-            self._loader._engine.behind = place
+            self._loader._engine.behind = self.place
 
     def _drain(self) -> None:
         """Lets the rest of the epoch pass: it does not make a whole step."""

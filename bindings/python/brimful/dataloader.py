@@ -16,7 +16,7 @@ from . import _native, devices, prepare, ranks
 from .arrays import torch_column
 from .autobatch import AutoBatch
 from .dataset import ShardDataset, count
-from .device_copies import Moved, on_device
+from .device_copies import Moved
 from .driven import Batching, BegunLoader, Driven, batching_of, has_known_rows
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError, choice
@@ -345,7 +345,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
                 self.generator.manual_seed(random.Random(f"{self.seed} {self._torch_epoch}").getrandbits(63))
                 self._torch_epoch += 1
             batches = super().__iter__()
-            return self._under_search(batches if self._device == "cpu" else on_device(batches, self._device))
+            return self._under_search(batches if self._device == "cpu" else Moved(batches, self._device))
         self._check_iteration()
         self._draw_as_torch()
         self._follow_sampler()
@@ -355,7 +355,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
         else:
             batches = Driven(self._begin_driven, lambda: TorchLoader.__len__(self))
         if self._is_copied_by_torch():
-            batches = Moved(batches, self._device)
+            batches = Moved(batches, self._device, self._engine)
         batches = self._under_search(batches)
         batches = batches if self._preparation is None else prepare.Announced(self, batches)
         if self.persistent_workers:

@@ -139,6 +139,12 @@ class Engine:
         return {**self.__dict__, "_loader": None, "_state": state, "behind": None}
 
 
+def place_of(batches: Any, engine: Engine) -> dict[str, int]:
+    """Where the consumer of `batches` stands: they say it by a `place` if they take some ahead of it."""
+    place = getattr(batches, "place", None)
+    return engine.native.state() if place is None else place
+
+
 class Batches(Iterator[Any]):
     """The batches of one epoch, each as `finish` makes it.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import devices
-from .engine import Engine
+from .engine import Engine, place_of
 from .errors import InvalidOptionError
 from .ranks import WHOLE, Split
 from .samplers import Order, Planned, PlannedBatches, native_order, own_sampler
@@ -168,6 +168,7 @@ class Announced(Iterator[Any]):
         self._loader = loader
         self._batches = batches
         self._ahead: Any = None
+        self._ahead_place: dict[str, int] | None = None
         self._failure: Exception | None = None
         self._has_begun = self._is_over = False
         self.end_of_dataloader = False
@@ -186,8 +187,7 @@ class Announced(Iterator[Any]):
         if self._ahead is None:
             self._end()
             raise StopIteration
-        batch = self._ahead
-        place = self._loader._engine.native.state()
+        batch, place = self._ahead, self._ahead_place
         self._look_ahead()
         self._loader._engine.behind = place
         self.end_of_dataloader = self._ahead is None and self._failure is None
@@ -205,6 +205,7 @@ class Announced(Iterator[Any]):
         except Exception as error:
             # The batch before it was good, and is given first.
             self._ahead, self._failure = None, error
+        self._ahead_place = place_of(self._batches, self._loader._engine)
 
     def _end(self) -> None:
         if not self._is_over:
