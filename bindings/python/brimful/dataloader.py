@@ -17,11 +17,11 @@ from .arrays import torch_column
 from .autobatch import AutoBatch
 from .dataset import ShardDataset, count
 from .device_copies import Moved
-from .driven import Batching, BegunLoader, Driven, batching_of, has_known_rows
+from .driven import Batching, BegunLoader, Driven, Driver, batching_of, has_known_rows
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError, choice
 from .explanation import Explanation, explain_loader
-from .following import Following
+from .following import Drawn, Following
 from .samplers import (
     Order,
     Planned,
@@ -200,8 +200,9 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
             order = native_order(sampler, self._datasets)
         self._batching: Batching | None = None
         # What the order of an epoch was drawn from: of the one that is under way, and of one that is to be taken up.
-        self._drawn: tuple[int, list[str]] | None = None
-        self._resumed: tuple[int, list[str]] | None = None
+        self._drawn: Drawn | None = None
+        self._resumed: Drawn | None = None
+        self._driver: Driver | None = None
         self._sampler_epoch: SeenEpoch | None = None
         self._engine: Engine | None = None
         self._preparation: prepare.Preparation | None = None

@@ -6,9 +6,11 @@ its error comes in its place, after the batches before it. How numbers become ba
 
 from __future__ import annotations
 
-import base64
 import itertools
 import operator
+import zlib
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,6 +18,8 @@ import torch
 from torch.utils.data import BatchSampler, DistributedSampler
 
 from . import _native
+from .errors import StateMismatchError
+from .generators import Draws, generators_of
 
 
 class Batching:
@@ -64,13 +68,10 @@ class Batching:
             if len(chunk) == size or not drop_last:
                 yield chunk
 
-    def generators(self) -> list[torch.Generator]:
-        """All generators that the order may be drawn from: torch's own, the loader's, and those of the samplers."""
+    def generators(self) -> list[Any]:
+        """All that the order may be drawn from: shared generators, the loader's, and those of the samplers."""
         nested = getattr(self.batch_sampler, "sampler", None)
-        holders = (self.sampler, self.batch_sampler, nested)
-        owned = [self._generator, *(getattr(holder, "generator", None) for holder in holders)]
-        known = {id(generator): generator for generator in owned if isinstance(generator, torch.Generator)}
-        return [torch.default_generator, *known.values()]
+        return generators_of((self._generator, self.sampler, self.batch_sampler, nested))
 
     def _numbers(self, epoch: int, consumed: int) -> Iterable[int]:
         if not self.is_distributed:
@@ -104,37 +105,8 @@ def _while_fewer(batches: Iterator[list[int]], samples: int) -> Iterator[list[in
         yield batch
 
 
-def saved_states(generators: list[torch.Generator]) -> list[str]:
-    """The states of generators as text, for a loader's state."""
-    return [base64.b64encode(generator.get_state().numpy().tobytes()).decode() for generator in generators]
-
-
-def check_states(generators: list[torch.Generator], states: list[str]) -> None:
-    """Raises an error for states that no such generators have."""
-    for generator, text in zip(generators, states, strict=True):
-        torch.Generator(generator.device).set_state(_state_of(text))
-
-
-def _state_of(text: str) -> torch.Tensor:
-    return torch.frombuffer(bytearray(base64.b64decode(text, validate=True)), dtype=torch.uint8)
-
-
-class Draws:
-    """Sets generators as they were when an epoch began that is taken up again.
-
-    The samplers' own stay so, since the epoch draws on; torch's own goes back to where the program has it.
-    """
-
-    def __init__(self, generators: list[torch.Generator], states: list[str]) -> None:
-        self._pairs = list(zip(generators, states, strict=False))
-
-    def __enter__(self) -> None:
-        self._kept = torch.default_generator.get_state()
-        for generator, text in self._pairs:
-            generator.set_state(_state_of(text))
-
-    def __exit__(self, *_: object) -> None:
-        torch.default_generator.set_state(self._kept)
+# Batches that a consumer may be behind by: what frameworks and copies to a GPU take ahead.
+_BEHIND = 8
 
 
 class Driver:
@@ -145,19 +117,37 @@ class Driver:
         samples: how many samples there are, for numbers that count from the end.
         batching: where the numbers come from.
         draws: the generators' states to begin with, for an epoch that is taken up again.
+        digest: of the numbers that such an epoch gave before, if that is known.
     """
 
-    def __init__(self, epoch: _native.Epoch, samples: int, batching: Batching, draws: Draws | None) -> None:
+    def __init__(
+        self, epoch: _native.Epoch, samples: int, batching: Batching, draws: Draws | None, digest: int | None = None
+    ) -> None:
         self.failure: Exception | None = None
+        self.number = epoch.number
         self._epoch = epoch
+        # Positions that batches end at, and the digests of all numbers up to there; the oldest are forgotten.
+        self._ends = deque([(0, 0)])
+        self._delivered = 0
         self._samples = samples
         self._batches: Iterator[list[int]] = iter(())
         self._has_ended = False
         if draws is None:
-            self._begin(batching)
+            self._begin(batching, None)
         else:
             with draws:
-                self._begin(batching)
+                self._begin(batching, digest)
+
+    def digest(self, position: int) -> int | None:
+        """Tells apart what other numbers the first `position` might have been; None where no batch ends there."""
+        return next((digest for end, digest in self._ends if end == position), None)
+
+    def delivered(self) -> None:
+        """The consumer has another batch."""
+        self._delivered += 1
+        if self._delivered > _BEHIND and len(self._ends) > 1:
+            self._ends.popleft()
+        self.fill()
 
     def fill(self) -> None:
         """Gives as many batches as there is room for."""
@@ -165,22 +155,36 @@ class Driver:
             try:
                 batch = next(self._batches, None)
                 if batch is not None:
-                    self._epoch.give(self._checked(batch))
+                    self._epoch.give(self._noted(batch))
                     continue
             except Exception as error:
                 self.failure = error
             self._has_ended = True
             self._epoch.end()
 
-    def _begin(self, batching: Batching) -> None:
+    def _begin(self, batching: Batching, digest: int | None) -> None:
         try:
-            before, self._batches = batching.batches(self._epoch.number, *self._epoch.start)
+            before, batches = batching.batches(self._epoch.number, *self._epoch.start)
             for batch in before:
-                self._epoch.pass_over(self._checked(batch))
+                self._epoch.pass_over(self._noted(batch))
+                self._ends.popleft()
+            if digest not in (None, self._ends[-1][1]):
+                raise StateMismatchError(
+                    "the sampler gives another order than in the run that was saved, so samples would be lost or come "
+                    "twice",
+                    hint="give it state_dict() and load_state_dict(), or let it draw from a seed and set_epoch()",
+                )
+            self._batches = batches
         except Exception as error:
             self.failure = error
         # Most samplers draw all that they draw when they are asked first.
         self.fill()
+
+    def _noted(self, batch: Iterable[Any]) -> list[int]:
+        numbers = self._checked(batch)
+        end, digest = self._ends[-1]
+        self._ends.append((end + len(numbers), zlib.crc32(array("q", numbers).tobytes(), digest)))
+        return numbers
 
     def _checked(self, batch: Iterable[Any]) -> list[int]:
         numbers = list(map(operator.index, batch))
@@ -251,7 +255,7 @@ class Driven(Iterator[Any]):
             if failure is not None:
                 raise failure from None
             raise
-        self._driver.fill()
+        self._driver.delivered()
         return batch
 
     def __len__(self) -> int:

@@ -5,12 +5,30 @@ Samplers themselves keep no place; how their numbers reach the engine is the wor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from .driven import Begun, Draws, Driver, check_states, saved_states
+import torch
+
+from . import ranks
+from .driven import Begun, Driver
 from .engine import Controls
-from .errors import StateMismatchError
+from .errors import InvalidOptionError, StateMismatchError
+from .generators import Draws, check_states, saved_states
 from .samplers import seen_epoch
+
+
+class Drawn(NamedTuple):
+    """What the order of an epoch derives from, and what it was.
+
+    Attributes:
+        epoch: its number.
+        draws: the states of `Batching.generators` when it began.
+        order: rank, world size, and the digest of what was delivered of it, where they are known.
+    """
+
+    epoch: int
+    draws: list[Any]
+    order: tuple[int, int, int] | None = None
 
 
 class Following(Controls):
@@ -28,41 +46,63 @@ class Following(Controls):
         """Begins an epoch whose order the sampler gives; the sampler is asked when the first batch is."""
         epoch = self._engine.native.epoch()
         resumed, self._resumed = self._resumed, None
-        is_resumed = resumed is not None and resumed[0] == epoch.number
+        is_resumed = resumed is not None and resumed.epoch == epoch.number
         if is_resumed:
             self._drawn = resumed
 
         def drive() -> Driver:
             generators = self._batching.generators()
             if not is_resumed:
-                self._drawn = (epoch.number, saved_states(generators))
-            draws = Draws(generators, resumed[1]) if is_resumed else None
-            return Driver(epoch, self._source.native.samples, self._batching, draws)
+                self._drawn = Drawn(epoch.number, saved_states(generators))
+            draws = Draws(generators, resumed.draws) if is_resumed else None
+            digest = self._expected(resumed.order, epoch) if is_resumed else None
+            self._driver = Driver(epoch, self._source.native.samples, self._batching, draws, digest)
+            return self._driver
 
         return Begun(drive, self._batches(None, epoch), lambda: self._wants_other(epoch.number))
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was delivered: a few integers. A pickled loader carries it along.
 
-        Where a sampler gives the order, with what that was drawn from, as text: the sampler is asked again from the
-        beginning of the epoch, and what was delivered is passed over.
+        Where a sampler gives the order, with what that was drawn from, and a digest of what was delivered: the sampler
+        is asked again from the beginning of the epoch, and what was delivered is passed over.
         """
         state = super().state_dict()
         if self._batching is None:
             return state
         told = getattr(self._listener, "epoch", None)
-        return {**state, "sampler": {"epoch": told if told is None else int(told), "draws": self._draws_of(state)}}
+        drawn = self._drawn_at(state)
+        order = None if drawn.order is None else list(drawn.order)
+        sampler = {"epoch": told if told is None else int(told), "draws": drawn.draws, "order": order}
+        return {**state, "sampler": sampler}
 
-    def _draws_of(self, state: dict[str, int]) -> list[str]:
-        for drawn in (self._resumed, self._drawn):
-            if drawn is not None and drawn[0] == state["epoch"]:
-                return drawn[1]
-        # As they will be when the sampler is asked: after the draw with which an iteration begins.
+    def _drawn_at(self, state: dict[str, int]) -> Drawn:
+        """What the epoch of a place was drawn from, with the digest of what was delivered up to there."""
+        if self._resumed is not None and self._resumed.epoch == state["epoch"]:
+            return self._resumed
+        if self._drawn is None or self._drawn.epoch != state["epoch"]:
+            return Drawn(state["epoch"], self._coming_draws())
+        driver = self._driver
+        # What is left of an epoch after a change of ranks is another order, of which the digest says nothing.
+        if driver is None or driver.number != state["epoch"] or state["consumed"] or self._batching.is_distributed:
+            return self._drawn._replace(order=None)
+        digest = driver.digest(state["position"])
+        return self._drawn._replace(order=None if digest is None else (*_rank_of(self._listener), digest))
+
+    def _expected(self, order: tuple[int, int, int] | None, epoch: Any) -> int | None:
+        """The digest that the order must have; a state of another rank says nothing about this one's."""
+        consumed, _ = epoch.start
+        is_same = order is not None and consumed == 0 and order[:2] == _rank_of(self._listener)
+        return order[2] if is_same else None
+
+    def _coming_draws(self) -> list[Any]:
+        """States as they will be when the sampler is asked: after the draw with which an iteration begins."""
         generators = self._batching.generators()
-        kept = [generator.get_state() for generator in generators]
+        drawn_by_torch = [generator for generator in generators if isinstance(generator, torch.Generator)]
+        kept = [generator.get_state() for generator in drawn_by_torch]
         self._draw_as_torch()
         states = saved_states(generators)
-        for generator, state in zip(generators, kept, strict=True):
+        for generator, state in zip(drawn_by_torch, kept, strict=True):
             generator.set_state(state)
         return states
 
@@ -75,22 +115,35 @@ class Following(Controls):
         state = dict(state_dict)
         sampler = state.pop("sampler", None)
         super().load_state_dict(state)
-        self._drawn = self._resumed = None
+        self._drawn = self._resumed = self._driver = None
         if self._batching is None or sampler is None:
             return
         try:
-            told, draws = sampler["epoch"], list(sampler["draws"])
+            told, draws, order = sampler["epoch"], list(sampler["draws"]), sampler["order"]
             check_states(self._batching.generators(), draws)
+            if order is not None:
+                rank, world_size, digest = map(int, order)
+                order = rank, world_size, digest
         except (TypeError, KeyError, ValueError, RuntimeError) as error:
             raise StateMismatchError(f"what a sampler drew from is no part of this state: {error}") from None
-        self._resumed, listener = (state["epoch"], draws), self._listener
+        self._resumed, listener = Drawn(state["epoch"], draws, order), self._listener
         if told is not None and not self._batching.is_distributed and hasattr(listener, "set_epoch"):
             listener.set_epoch(told)
             self._sampler_epoch = seen_epoch(listener)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_iterator": None}
+        state = {**self.__dict__, "_iterator": None, "_driver": None}
         if self._engine is not None and self._batching is not None:
-            place = self._engine.state()
-            state["_resumed"] = (place["epoch"], self._draws_of(place))
+            state["_resumed"] = self._drawn_at(self._engine.state())
         return state
+
+
+def _rank_of(sampler: Any) -> tuple[int, int]:
+    """The share that a sampler gives, as those of several ranks say it, or else this process's."""
+    own = getattr(sampler, "rank", None), getattr(sampler, "num_replicas", None)
+    if all(isinstance(number, int) for number in own):
+        return own
+    try:
+        return tuple(ranks.find() or ranks.WHOLE)
+    except InvalidOptionError:
+        return tuple(ranks.WHOLE)

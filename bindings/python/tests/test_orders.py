@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import random
 
+import numpy
 import pytest
 
 import brimful
@@ -187,7 +189,54 @@ STATEFUL = {
         "batch_sampler": data.BatchSampler(data.WeightedRandomSampler(WEIGHTS, 21, generator=seeded()), 5, False),
     },
     "ranks": lambda ds: {"sampler": data.DistributedSampler(ds, 2, 1, seed=3)},
+    "Python's generator": lambda ds: {"sampler": Shuffled(random)},
+    "NumPy's generator": lambda ds: {"sampler": Shuffled(numpy.random)},
+    "a generator of Python's": lambda ds: {"sampler": Shuffled(random.Random(3))},
+    "a generator of NumPy's": lambda ds: {"sampler": Shuffled(numpy.random.default_rng(3))},
+    "an old generator of NumPy's": lambda ds: {"sampler": Shuffled(numpy.random.RandomState(3))},
+    "a state of its own": lambda ds: {"sampler": Keeping()},
 }
+
+
+class Shuffled(data.Sampler):
+    """Shuffles with what it is given: a generator, or a module that has one for all."""
+
+    def __init__(self, generator):
+        self.generator = generator
+
+    def __len__(self):
+        return 21
+
+    def __iter__(self):
+        numbers = list(range(21))
+        self.generator.shuffle(numbers)
+        return iter(numbers)
+
+
+class Counting(data.Sampler):
+    """Counts its epochs where nobody sees it."""
+
+    def __init__(self):
+        self.epochs = 0
+
+    def __len__(self):
+        return 21
+
+    def __iter__(self):
+        self.epochs += 1
+        numbers = list(range(21))
+        random.Random(self.epochs).shuffle(numbers)
+        return iter(numbers)
+
+
+class Keeping(Counting):
+    """Tells its state."""
+
+    def state_dict(self):
+        return {"epochs": self.epochs}
+
+    def load_state_dict(self, state):
+        self.epochs = state["epochs"]
 
 
 @pytest.mark.parametrize("make", STATEFUL.values(), ids=STATEFUL)
@@ -202,6 +251,8 @@ def test_it_goes_on_from_every_batch_with_the_same_pixels(dataset, make):
     following = [numbers.tolist() for _, numbers in loader]
     for place, state in enumerate(states):
         torch.manual_seed(99)
+        random.seed(99)
+        numpy.random.seed(99)
         other = brimful.DataLoader(dataset, **{"batch_size": 5, **make(dataset)})
         other.load_state_dict(state)
         before = torch.random.get_rng_state()
@@ -215,6 +266,33 @@ def test_it_goes_on_from_every_batch_with_the_same_pixels(dataset, make):
             torch.empty((), dtype=torch.int64).random_()
         assert torch.equal(torch.random.get_rng_state(), after)
     assert len(following) == len(batches)
+
+
+def test_a_sampler_that_gives_another_order_after_a_resume_is_refused(dataset):
+    loader = brimful.DataLoader(dataset, 5, sampler=Counting())
+    list(loader)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    other = brimful.DataLoader(dataset, 5, sampler=Counting())
+    other.load_state_dict(state)
+    with pytest.raises(brimful.errors.StateMismatchError, match="another order") as error:
+        next(iter(other))
+    assert "load_state_dict" in str(error.value)
+
+
+def test_the_program_keeps_its_generators_when_an_order_is_taken_up(dataset):
+    random.seed(1)
+    numpy.random.seed(1)
+    loader = brimful.DataLoader(dataset, 5, sampler=Shuffled(random))
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    random.seed(7)
+    numpy.random.seed(7)
+    list(loader)
+    assert (random.random(), numpy.random.random()) == (random.Random(7).random(), numpy.random.RandomState(7).random())
 
 
 def test_a_copy_goes_on_where_the_original_stands(dataset):
