@@ -15,7 +15,7 @@ from typing import Any
 
 from . import devices
 from .engine import Engine, place_of
-from .errors import InvalidOptionError
+from .errors import InvalidOptionError, StateMismatchError
 from .ranks import WHOLE, Split
 from .samplers import Order, Planned, PlannedBatches, native_order, own_sampler
 
@@ -123,18 +123,32 @@ class Preparing:
             self._device = devices.name(asked.device)
             if self._stages is None:
                 options["device"] = self._device
-        epoch, is_new_order = self._engine.state()["epoch"], options != self._engine.options
-        if is_new_order:
+        if options != self._engine.options:
+            place = self._engine.state()
             self._engine = Engine(self._source, options)
             if self._tuning is not None:
                 self._ask_for_size(self._tuning.wanted)
-            self._engine.native.set_epoch(epoch)
+            self._go_on_at(place)
         if not self._source.is_stream:
             order = Order(options["shuffle"], options["seed"], options["split"], options["remainder"])
             is_own = isinstance(self.sampler, Planned)
             self._list_by(own_sampler(self.dataset, order, self.generator), PlannedBatches, is_own)
         self._preparation = asked
         self.use_stateful_dataloader = asked.saves_state
+
+    def _go_on_at(self, place: dict[str, int]) -> None:
+        """Takes a place over that was loaded, or come to, before the loader was prepared."""
+        if place["position"] or place["consumed"]:
+            try:
+                self._engine.native.load_state(**place)
+                return
+            except StateMismatchError as error:
+                warnings.warn(
+                    f"the loader begins the epoch anew, as its place does not fit what accelerate asks for: {error}; "
+                    "load the state after prepare()",
+                    stacklevel=6,
+                )
+        self._engine.native.set_epoch(place["epoch"])
 
     def _rows_over(self) -> int:
         """Rows in the last batch of all ranks together that is not full, as accelerate counts them; -1 if unknown."""
