@@ -14,7 +14,7 @@ use super::repair::Repairs;
 use super::turbo::{Layout, Turbo};
 use super::{
     Backend, ColorMode, DecodeOptions, Decoder, ImageFormat, ImageInfo, Jobs, Orientation, Pixels, Planes, Region,
-    Ticket, color, exif, other, zune,
+    Ticket, color, other, zune,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -363,11 +363,7 @@ fn open(bytes: &[u8], options: &DecodeOptions, repairs: &mut Repairs) -> Result<
     let (stored, jpeg) = match format {
         ImageFormat::Jpeg => {
             let header = jpeg::walk(bytes, repairs)?;
-            let &Header { width, height, components, bits, .. } = &header;
-            let exif = header.exif.clone().and_then(|range| bytes.get(range));
-            let orientation = exif.map(exif::orientation).unwrap_or_default();
-            let jpeg = Some(header.jpeg.clone());
-            (ImageInfo { format, width, height, components, bits, orientation, jpeg }, Some(header))
+            (header.info(bytes), Some(header))
         }
         _ => (other::info(bytes, format, options)?, None),
     };

@@ -2,6 +2,7 @@
 //!
 //! It decides nothing: limits and refusals are the decoder's.
 
+use super::repair::Repairs;
 use super::{DecodeOptions, ImageDecoder, Orientation, jpeg};
 use crate::{Error, ErrorKind, Result};
 
@@ -172,4 +173,24 @@ pub struct ImageInfo {
 /// [`ErrorKind::Limit`] if it is larger than the default limits allow.
 pub fn image_info(bytes: &[u8]) -> Result<ImageInfo> {
     ImageDecoder::new(DecodeOptions::default())?.info(bytes)
+}
+
+/// The header of a JPEG that seems to be whole, read up to its first scan: for threads that choose among many files.
+///
+/// # Errors
+///
+/// As [`image_info`], but for limits, and for damage behind the header.
+#[cfg(feature = "cuda")]
+pub(crate) fn jpeg_header(bytes: &[u8]) -> Result<ImageInfo> {
+    jpeg::peek(bytes, &mut Repairs::default()).map(|header| header.info(bytes))
+}
+
+/// The same of all of the file: what [`jpeg_header`] told is true if this tells it too.
+///
+/// # Errors
+///
+/// As [`image_info`], but for limits.
+#[cfg(feature = "cuda")]
+pub(crate) fn jpeg_whole(bytes: &[u8]) -> Result<ImageInfo> {
+    jpeg::walk(bytes, &mut Repairs::default()).map(|header| header.info(bytes))
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use memchr::{memchr, memchr_iter};
 
 use super::repair::Repairs;
-use super::{JpegInfo, JpegProcess, Truncated};
+use super::{ImageFormat, ImageInfo, JpegInfo, JpegProcess, Truncated, exif};
 use crate::{Error, ErrorKind, Result};
 
 /// What the walk found.
@@ -27,6 +27,22 @@ pub(super) struct Header {
     pub(super) tail: usize,
 }
 
+impl Header {
+    /// What users see of it; `bytes` is the file that it was read from.
+    pub(super) fn info(&self, bytes: &[u8]) -> ImageInfo {
+        let exif = self.exif.clone().and_then(|range| bytes.get(range));
+        ImageInfo {
+            format: ImageFormat::Jpeg,
+            width: self.width,
+            height: self.height,
+            components: self.components,
+            bits: self.bits,
+            orientation: exif.map(exif::orientation).unwrap_or_default(),
+            jpeg: Some(self.jpeg.clone()),
+        }
+    }
+}
+
 /// Walks all markers up to the end of the image.
 ///
 /// `repairs` receives what changes no pixel: bytes between segments, application and comment segments with
@@ -37,22 +53,39 @@ pub(super) struct Header {
 /// [`ErrorKind::Truncated`] if the file ends before its first scan, [`ErrorKind::Decode`] if its markers are damaged.
 /// A file that ends later is no error: `jpeg.complete` is false.
 pub(super) fn walk(bytes: &[u8], repairs: &mut Repairs) -> Result<Header> {
-    repairs.clear();
-    if !bytes.starts_with(&[0xFF, SOI]) {
-        return Err(damaged("no start-of-image marker", 0));
-    }
-    let mut walk = Walk {
-        bytes,
-        repairs,
-        frame: None,
-        first_scan: None,
-        scans: 0,
-        restart: 0,
-        bits_missing: [[u8::MAX; SMOOTHED]; 4],
-        segments: Segments::default(),
+    let mut walk = Walk::new(bytes, repairs)?;
+    let mut at = 2;
+    let end = loop {
+        match walk.marker(at)? {
+            Step::On(next) => at = next,
+            Step::Scan(data) => match walk.scan_end(data)? {
+                Some(end) => at = end,
+                None => break None,
+            },
+            Step::End(end) => break end,
+        }
     };
-    let end = walk.markers()?;
     walk.header(end)
+}
+
+/// Walks the markers up to the first scan, and takes the rest for one whole scan if the file ends as an image does.
+///
+/// What that cannot tell (more scans, damage, an end that lies elsewhere) is found by [`walk`], which is called where the
+/// file has restart markers to count or another end. Errors are those of `walk`.
+#[cfg(any(test, feature = "cuda"))]
+pub(super) fn peek(bytes: &[u8], repairs: &mut Repairs) -> Result<Header> {
+    if !bytes.ends_with(&[0xFF, EOI]) {
+        return walk(bytes, repairs);
+    }
+    let mut short = Walk::new(bytes, repairs)?;
+    let mut at = 2;
+    while let Step::On(next) = short.marker(at)? {
+        at = next;
+    }
+    match short.header(Some(bytes.len() - 2))? {
+        header if header.jpeg.restart_interval == 0 => Ok(header),
+        _ => walk(bytes, repairs),
+    }
 }
 
 /// Refuses what no backend here decodes, and cut files unless they are allowed.
@@ -124,48 +157,67 @@ struct Segments {
     exif: Option<Range<usize>>,
 }
 
-impl Walk<'_> {
-    /// Steps over every marker; the place of the end-of-image marker, if there is one.
-    fn markers(&mut self) -> Result<Option<usize>> {
-        let mut at = 2;
-        loop {
-            let Some(marker) = next_marker(self.bytes, at) else { return self.cut(at) };
-            if marker.junk_end > at {
-                self.repairs.add(at..marker.junk_end, &[])?;
-            }
-            at = marker.end;
-            match marker.code {
-                EOI => return Ok(Some(marker.start)),
-                SOI => return Err(damaged("a second start-of-image marker", marker.start)),
-                0x01 | 0xD0..=0xD7 => {}
-                0x02..=0xBF | 0xC8 | 0xF0..=0xFD => {
-                    return Err(damaged(&format!("an unknown marker {:#04x}", marker.code), marker.start));
-                }
-                code => {
-                    let Some(length) = self.bytes.get(at..at + 2) else { return self.cut(at) };
-                    let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
-                    let skippable = matches!(code, APP0..=0xEF | 0xFE);
-                    if length < 2 {
-                        // libjpeg takes the two length bytes and goes on; other decoders give up.
-                        if !skippable {
-                            return Err(damaged(&format!("a segment {code:#04x} of length {length}"), marker.start));
-                        }
-                        at += 2;
-                        self.repairs.add(marker.start..at, &[])?;
-                        continue;
-                    }
-                    let Some(body) = self.bytes.get(at + 2..at + length) else { return self.cut(at) };
-                    self.segment(code, body, marker.start..at + length)?;
-                    at += length;
-                    if code == SOS {
-                        match self.scan_end(at)? {
-                            Some(end) => at = end,
-                            None => return Ok(None),
-                        }
-                    }
-                }
-            }
+/// What comes after a marker.
+enum Step {
+    /// Another marker, at or after this place.
+    On(usize),
+    /// The entropy-coded data of a scan, from here on.
+    Scan(usize),
+    /// The end of the image, at its marker if there is one.
+    End(Option<usize>),
+}
+
+impl<'a> Walk<'a> {
+    /// # Errors
+    /// When the bytes do not begin as an image.
+    fn new(bytes: &'a [u8], repairs: &'a mut Repairs) -> Result<Self> {
+        repairs.clear();
+        if !bytes.starts_with(&[0xFF, SOI]) {
+            return Err(damaged("no start-of-image marker", 0));
         }
+        Ok(Self {
+            bytes,
+            repairs,
+            frame: None,
+            first_scan: None,
+            scans: 0,
+            restart: 0,
+            bits_missing: [[u8::MAX; SMOOTHED]; 4],
+            segments: Segments::default(),
+        })
+    }
+
+    /// Steps over the marker at or after `at` and the segment that it begins.
+    fn marker(&mut self, mut at: usize) -> Result<Step> {
+        let Some(marker) = next_marker(self.bytes, at) else { return self.cut(at) };
+        if marker.junk_end > at {
+            self.repairs.add(at..marker.junk_end, &[])?;
+        }
+        at = marker.end;
+        match marker.code {
+            EOI => return Ok(Step::End(Some(marker.start))),
+            SOI => return Err(damaged("a second start-of-image marker", marker.start)),
+            0x01 | 0xD0..=0xD7 => return Ok(Step::On(at)),
+            0x02..=0xBF | 0xC8 | 0xF0..=0xFD => {
+                return Err(damaged(&format!("an unknown marker {:#04x}", marker.code), marker.start));
+            }
+            _ => {}
+        }
+        let code = marker.code;
+        let Some(length) = self.bytes.get(at..at + 2) else { return self.cut(at) };
+        let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+        if length < 2 {
+            // libjpeg takes the two length bytes and goes on; other decoders give up.
+            if !matches!(code, APP0..=0xEF | 0xFE) {
+                return Err(damaged(&format!("a segment {code:#04x} of length {length}"), marker.start));
+            }
+            self.repairs.add(marker.start..at + 2, &[])?;
+            return Ok(Step::On(at + 2));
+        }
+        let Some(body) = self.bytes.get(at + 2..at + length) else { return self.cut(at) };
+        self.segment(code, body, marker.start..at + length)?;
+        at += length;
+        Ok(if code == SOS { Step::Scan(at) } else { Step::On(at) })
     }
 
     fn segment(&mut self, code: u8, body: &[u8], place: Range<usize>) -> Result<()> {
@@ -307,11 +359,11 @@ impl Walk<'_> {
     }
 
     /// The bytes end at a place where a marker or the rest of a segment should be.
-    fn cut(&self, at: usize) -> Result<Option<usize>> {
+    fn cut(&self, at: usize) -> Result<Step> {
         if self.first_scan.is_none() {
             return Err(Error::new(ErrorKind::Truncated, format!("the JPEG is cut in its header, after byte {at}")));
         }
-        Ok(None)
+        Ok(Step::End(None))
     }
 
     fn header(self, end: Option<usize>) -> Result<Header> {
@@ -468,6 +520,24 @@ mod tests {
         let missing = [&bytes[..frame], &bytes[frame + 19..]].concat();
         for damaged in [&doubled[..], &missing, b"\xFF\xD8\xFF\xD9", b"\xFF\xD8\xFF\xD8", b"\xFF\xD8\xFF\x05\0\x02"] {
             assert_eq!(walked(damaged).unwrap_err().kind(), ErrorKind::Decode);
+        }
+    }
+
+    #[test]
+    fn a_look_at_the_header_says_what_the_walk_says_of_whole_files() {
+        let make = |restarts, tail: &[u8]| {
+            let bytes = encode(ColorType::Rgb, 3, |encoder| encoder.set_restart_interval(restarts));
+            [&bytes[..], tail].concat()
+        };
+        for file in [make(0, b""), make(2, b""), make(0, b"junk"), make(2, b"\xFF\xD9")] {
+            let (mut short, mut whole) = (Repairs::default(), Repairs::default());
+            assert_eq!(peek(&file, &mut short).unwrap(), walk(&file, &mut whole).unwrap());
+        }
+        // Cut behind the first scan's begin it is an image without an end, before that none.
+        let file = make(0, b"");
+        for len in [2, 100, 300, file.len() - 2, file.len() - 1] {
+            let (mut short, mut whole) = (Repairs::default(), Repairs::default());
+            assert_eq!(peek(&file[..len], &mut short).ok(), walk(&file[..len], &mut whole).ok(), "{len}");
         }
     }
 

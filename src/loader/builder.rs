@@ -23,9 +23,12 @@ use crate::{Error, ErrorKind, Result};
 /// Batches in flight beside the one in the consumer's hands, unless asked otherwise.
 const PREFETCH_DEFAULT: usize = 3;
 
-/// The same for a GPU with JPEG engines: at their rate a batch is taken before the slowest row of the third after it is
-/// done.
+/// The same for a GPU: page-locked copies are taken from finished batches only.
 const PREFETCH_DEVICE: usize = 5;
+
+/// The same where JPEG engines may help: an image waits for its sub-batch and for the ones before it, while the threads
+/// have done several batches' worth of others.
+const PREFETCH_ENGINES: usize = 8;
 
 /// Samples that should be in flight for each decode thread, so that small batches do not starve them.
 const SAMPLES_PER_THREAD: usize = 16;
@@ -47,6 +50,10 @@ const THREADS_MAX: usize = 1024;
 
 /// Reader threads for storage that answers slowly but many requests at once.
 const READERS_REMOTE: usize = 8;
+
+/// Decode threads that one reader of mapped shards keeps busy, with room to spare: bringing the pages of a photo into
+/// reach takes a fiftieth of decoding it, more on virtual machines.
+const DECODERS_PER_READER: usize = 24;
 
 /// Samples that each reader asks storage for ahead of its own reading, unless asked otherwise.
 const SAMPLES_AHEAD_DEFAULT: usize = 32;
@@ -228,13 +235,14 @@ impl LoaderBuilder {
         self
     }
 
-    /// Threads that decode, 0 for all cores this process may use. Default 0.
+    /// Threads that decode, 0 for all cores this process may use, but one where batches go to a GPU. Default 0.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Threads that read, 0 for one on streams and mapped shards and 8 on others. Default 0.
+    /// Threads that read, 0 for as many as decode threads and JPEG engines need: one on streams, one for every 24 decode
+    /// threads on mapped shards and one more for engines, 8 on others. Default 0.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
@@ -352,9 +360,22 @@ impl LoaderBuilder {
             return Err(Error::new(ErrorKind::InvalidOption, message).with_hint(hint));
         }
         self.config.spec = self.image_spec()?;
-        let decode = thread_count(self.threads);
+        let decode = match (self.threads, self.config.device) {
+            (0, Device::Cpu) => thread_count(0),
+            // The thread that launches kernels, and those that serve the GPU, find a core free when they wake.
+            (0, _) => thread_count(0).saturating_sub(1).max(1),
+            (threads, _) => threads,
+        };
         in_range("threads", decode, THREADS_MAX)?;
-        let least = if self.config.device == Device::Cpu { PREFETCH_DEFAULT } else { PREFETCH_DEVICE };
+        if self.config.route == RouteMode::Auto && self.dataset.options().decode.backend != Backend::Auto {
+            // Who names a library wants its pixels.
+            self.config.route = RouteMode::Cpu;
+        }
+        let least = match self.config.device {
+            Device::Cpu => PREFETCH_DEFAULT,
+            _ if self.may_use_engines() => PREFETCH_ENGINES,
+            _ => PREFETCH_DEVICE,
+        };
         // Batches that will grow are not many and small for long, and each in flight is one more to wait for at a change.
         let most = if self.config.batch_size_max > self.config.batch_size { 2 * least } else { PREFETCH_MAX };
         let wanted = (decode * SAMPLES_PER_THREAD).div_ceil(self.config.batch_size).clamp(least, most);
@@ -366,7 +387,8 @@ impl LoaderBuilder {
             (0, _) if self.dataset.opens_each_sample() => READERS_REMOTE,
             (0, IoMethod::Read | IoMethod::Direct) => READERS_REMOTE,
             (0, IoMethod::Auto) if self.is_remote() => READERS_REMOTE,
-            (0, _) => 1,
+            // JPEG engines take as many images again as the threads.
+            (0, _) => decode.div_ceil(DECODERS_PER_READER) + usize::from(self.may_use_engines()),
             (readers, _) => readers,
         };
         in_range("readers", read, THREADS_MAX)?;
@@ -375,10 +397,6 @@ impl LoaderBuilder {
         self.config.prefetch = prefetch;
         self.config.threads = Threads { decode, read, prefetch, ahead };
         in_range("held_max", self.config.held_max, PREFETCH_MAX)?;
-        if self.config.route == RouteMode::Auto && self.dataset.options().decode.backend != Backend::Auto {
-            // Who names a library wants its pixels.
-            self.config.route = RouteMode::Cpu;
-        }
         if self.config.route == RouteMode::Engine && self.config.device == Device::Cpu {
             let message = "decoder=\"gpu\" decodes on a GPU, and batches go to the CPU";
             return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("give device=\"cuda\" with it"));
@@ -437,6 +455,11 @@ impl LoaderBuilder {
     }
 
     /// Whether the shards lie on storage that is read rather than mapped.
+    /// Whether JPEG engines may decode a part of the images.
+    fn may_use_engines(&self) -> bool {
+        self.config.device != Device::Cpu && self.config.route != RouteMode::Cpu
+    }
+
     fn is_remote(&self) -> bool {
         let first = self.dataset.paths().first();
         first.and_then(|path| filesystem_of(path).ok()).is_some_and(|filesystem| filesystem.is_network)

@@ -280,7 +280,7 @@ impl Run {
 
 /// What decode threads give way by, in steps of niceness.
 #[cfg(target_os = "linux")]
-const NICER: i32 = 5;
+const NICER: i32 = 10;
 
 /// Makes the calling thread give way to the one that launches kernels: on a machine with all cores busy decoding, a GPU
 /// would otherwise wait for its next kernel.

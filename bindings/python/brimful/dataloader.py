@@ -51,9 +51,9 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
     knows: a `ShardDataset`, torchvision's `ImageFolder` and `DatasetFolder`, and torch's `Subset` and `ConcatDataset`
     of these. Every other data set goes through torch's own machinery; `explain()` says which it is, and why.
 
-    On the native path `num_workers` are threads, 0 for all cores; `prefetch_factor` is the number of batches in flight.
-    Samplers and batch samplers are followed number by number. `shuffle=True` without one is the native shuffle, another
-    than torch's.
+    On the native path `num_workers` are threads, 0 for all cores (but one, where batches go to a GPU), and
+    `prefetch_factor` is the number of batches in flight. Samplers and batch samplers are followed number by number.
+    `shuffle=True` without one is the native shuffle, another than torch's.
 
     What of a transform has no native form, and a collate_fn, run in Python behind the native threads: in `num_workers`
     threads, or in as many worker processes where threads wait for the interpreter's lock, which is measured in the

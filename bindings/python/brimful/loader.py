@@ -34,7 +34,7 @@ class Loader(Controls):
         batch_size: rows of a batch.
         shuffle: an exact shuffle of all samples, another one each epoch; of a stream, through a window.
         drop_last: leave out a last batch that is not full.
-        num_workers: threads that decode, 0 for all cores this process may use.
+        num_workers: threads that decode, 0 for all cores this process may use, but one where batches go to a GPU.
         seed: what order and augmentation derive from, with epoch and sample.
         shuffle_window: shuffle shards, and samples among that many shards, so that reads stay close; for a stream,
             the number of samples in the window.

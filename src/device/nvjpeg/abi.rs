@@ -60,7 +60,7 @@ pub(super) struct Functions {
         unsafe extern "C" fn(RawHandle, RawState, *const *const c_uchar, *const usize, *mut Image, CUstream) -> Status,
     pub(super) stream_create: unsafe extern "C" fn(RawHandle, *mut RawStream) -> Status,
     pub(super) stream_destroy: unsafe extern "C" fn(RawStream) -> Status,
-    pub(super) stream_parse: unsafe extern "C" fn(RawHandle, *const c_uchar, usize, c_int, c_int, RawStream) -> Status,
+    pub(super) stream_parse_header: unsafe extern "C" fn(RawHandle, *const c_uchar, usize, RawStream) -> Status,
     pub(super) stream_size: unsafe extern "C" fn(RawStream, *mut c_uint, *mut c_uint) -> Status,
     pub(super) params_create: unsafe extern "C" fn(RawHandle, *mut RawParams) -> Status,
     pub(super) params_destroy: unsafe extern "C" fn(RawParams) -> Status,

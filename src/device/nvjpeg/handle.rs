@@ -13,6 +13,7 @@ use super::abi::{
 };
 use super::library::{Library, has_video_library};
 use super::refusal::Refusal;
+use crate::decode::ImageInfo;
 use crate::device::stream::Gpu;
 use crate::{Error, ErrorKind, Result};
 
@@ -153,7 +154,7 @@ impl Drop for State {
     }
 }
 
-/// Reads files as the library does, without decoding them.
+/// Reads headers of files as the library does, without decoding them.
 ///
 /// Invariant: `stream` and `params` are objects of `handle`, destroyed by this value alone.
 #[derive(Debug)]
@@ -181,25 +182,22 @@ impl Parser {
         Ok(parser)
     }
 
-    /// Whether `file` is an image of `width` x `height` that a batch may hold. No GPU is asked.
+    /// Whether `file`, by its header, is an image of the size in `info` that a batch may hold. No GPU is asked.
     ///
     /// # Errors
     /// The reason why not.
-    pub(super) fn check(&mut self, file: &[u8], (width, height): (u32, u32)) -> Result<(), Refusal> {
+    pub(super) fn check(&mut self, file: &[u8], info: &ImageInfo) -> Result<(), Refusal> {
         let functions = &self.handle.functions;
         let told = |status: Status| {
             if status == SUCCESS { Ok(()) } else { Err(Refusal::Unsupported(Some(status_name(status)))) }
         };
-        let (raw, keep_metadata, keep_stream) = (self.handle.raw, 0, 0);
-        // All of the file, not its header alone: a damaged one found here does not fail its whole sub-batch.
+        let raw = self.handle.raw;
         // SAFETY: handle and reader are live, and `file` is as long as it says; nothing of it is kept.
-        told(unsafe {
-            (functions.stream_parse)(raw, file.as_ptr(), file.len(), keep_metadata, keep_stream, self.stream)
-        })?;
+        told(unsafe { (functions.stream_parse_header)(raw, file.as_ptr(), file.len(), self.stream) })?;
         let (mut parsed_width, mut parsed_height): (c_uint, c_uint) = (0, 0);
         // SAFETY: the reader is live and has a header; it writes two numbers to the places that it is given.
         told(unsafe { (functions.stream_size)(self.stream, &raw mut parsed_width, &raw mut parsed_height) })?;
-        if (parsed_width, parsed_height) != (width, height) {
+        if (parsed_width, parsed_height) != (info.width, info.height) {
             return Err(Refusal::Changed);
         }
         let mut refused: c_int = -1;

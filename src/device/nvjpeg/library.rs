@@ -146,7 +146,7 @@ unsafe fn functions(library: &libloading::Library) -> Result<Functions, libloadi
         batch_decode: function!(b"nvjpegDecodeBatched\0"),
         stream_create: function!(b"nvjpegJpegStreamCreate\0"),
         stream_destroy: function!(b"nvjpegJpegStreamDestroy\0"),
-        stream_parse: function!(b"nvjpegJpegStreamParse\0"),
+        stream_parse_header: function!(b"nvjpegJpegStreamParseHeader\0"),
         stream_size: function!(b"nvjpegJpegStreamGetFrameDimensions\0"),
         params_create: function!(b"nvjpegDecodeParamsCreate\0"),
         params_destroy: function!(b"nvjpegDecodeParamsDestroy\0"),

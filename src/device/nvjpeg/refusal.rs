@@ -25,6 +25,8 @@ pub enum Refusal {
         /// Most bytes of one image.
         max: usize,
     },
+    /// Its markers are damaged, behind its header or in it.
+    Damaged,
     /// Its file is larger than one image's may be.
     FileSize {
         /// Bytes of the file.
@@ -77,6 +79,7 @@ impl fmt::Display for Refusal {
             Self::Full => f.write_str("the sub-batch had no room left"),
             Self::Unsupported(None) => f.write_str("nvJPEG says that the engines do not take it"),
             Self::Unsupported(Some(status)) => write!(f, "nvJPEG does not take it ({status})"),
+            Self::Damaged => f.write_str("its markers are damaged"),
             Self::Changed => f.write_str("its bytes changed while they were read"),
             Self::RowsHeld => f.write_str("batches hold as many rows as there may be"),
             Self::Batch(status) => write!(f, "its sub-batch failed ({status})"),

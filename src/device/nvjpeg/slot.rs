@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::rows::{EngineRow, EngineRows};
 use super::rules::{EngineRules, IMAGE_ALIGN, image_bytes, pitch_of};
 use crate::batch::{HostAllocator, HostMemory};
-use crate::decode::ImageInfo;
+use crate::decode::{ImageInfo, jpeg_whole};
 use crate::device::kernels::{CropResizeBatch, CropResizeTask, Picture};
 use crate::device::pinned::PinnedAllocator;
 use crate::device::stream::{DeviceMemory, Gpu, failed};
@@ -247,8 +247,8 @@ impl Slot {
         self.poisoned.record(&self.stream).map_err(|error| failed("cannot record an event", error))
     }
 
-    /// Copies the files into page-locked memory, and has the library look at the copies, which nobody can change; the
-    /// place of each that is to be decoded.
+    /// Copies the files into page-locked memory, and looks at the copies, which nobody can change, as the library does;
+    /// the place of each that is to be decoded.
     fn stage(&mut self, flight: &mut Flight, shared: &mut Shared) -> Vec<Option<std::ops::Range<usize>>> {
         let mut next: usize = 0;
         let mut files = Vec::with_capacity(flight.images.len());
@@ -264,7 +264,8 @@ impl Slot {
             };
             copy.copy_from_slice(&image.bytes);
             next = place.end.next_multiple_of(IMAGE_ALIGN);
-            match shared.parser.check(copy, (image.info.width, image.info.height)) {
+            let checked = check_whole(copy, &image.info).and_then(|()| shared.parser.check(copy, &image.info));
+            match checked {
                 Ok(()) => files.push(Some(place)),
                 Err(reason) => {
                     *refusal = Some(reason);
@@ -382,6 +383,16 @@ impl Flight {
         for refusal in &mut self.refusals {
             refusal.get_or_insert_with(|| reason.clone());
         }
+    }
+}
+
+/// Whether a file is undamaged as far as its markers tell, and what its header said: damage that shows here does not fail
+/// a whole sub-batch.
+fn check_whole(file: &[u8], header: &ImageInfo) -> Result<(), Refusal> {
+    match jpeg_whole(file) {
+        Ok(found) if found == *header => Ok(()),
+        Ok(_) => Err(Refusal::Changed),
+        Err(_) => Err(Refusal::Damaged),
     }
 }
 
