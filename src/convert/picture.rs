@@ -34,7 +34,7 @@ pub struct PictureOptions {
     pub format: PictureFormat,
     /// A restart marker before every so many rows of MCUs in baseline JPEG files, without loss; none by default.
     pub restart_rows: Option<u16>,
-    /// Takes EXIF, comments and colour profiles out.
+    /// Takes EXIF, comments, colour profiles and what stands behind the picture out.
     pub strip_metadata: bool,
     /// Turns pictures upright as their EXIF says: JPEG files without loss where their sides are whole MCUs.
     pub apply_orientation: bool,

@@ -1,6 +1,6 @@
 //! What image files hold besides the picture: taken out, carried over to a new file, and its orientation set upright.
 //!
-//! Segments that say what pixels mean stay: JFIF, Adobe's, and in PNG all chunks but text, time and EXIF.
+//! Segments that say what pixels mean stay: JFIF, Adobe's, and in PNG all chunks but text, time, EXIF and profiles.
 
 use crate::{Error, ErrorKind, Result};
 
@@ -119,14 +119,51 @@ fn strip_jpeg(jpeg: &[u8]) -> Result<Vec<u8>> {
     let mut segments = Segments::of(jpeg);
     for (marker, segment) in segments.by_ref() {
         let segment = segment?;
-        // APP0 is JFIF's and APP14 Adobe's: both say what the components mean.
-        let is_kept = !matches!(marker, 0xE1..=0xED | 0xEF | 0xFE);
-        if is_kept {
+        if is_of_picture(marker) {
             stripped.extend_from_slice(segment);
         }
     }
-    stripped.extend_from_slice(jpeg.get(segments.at..).unwrap_or_default());
+    strip_scans(jpeg.get(segments.at..).unwrap_or_default(), &mut stripped);
     Ok(stripped)
+}
+
+/// Whether a segment says what pixels mean, and not only something about the picture.
+fn is_of_picture(marker: u8) -> bool {
+    // APP0 is JFIF's and APP14 Adobe's: both say what the components mean.
+    !matches!(marker, 0xE1..=0xED | 0xEF | 0xFE)
+}
+
+/// Copies scans and the tables between them up to the end of the picture: what stands behind it is another one, or data of a
+/// camera. A file that is cut stays cut.
+fn strip_scans(mut rest: &[u8], stripped: &mut Vec<u8>) {
+    loop {
+        match rest {
+            [0xFF, 0xD9, ..] => return stripped.extend_from_slice(&[0xFF, 0xD9]),
+            [0xFF, 0xFF, ..] => rest = &rest[1..],
+            [0xFF, marker, high, low, ..] => {
+                let length = 2 + usize::from(u16::from_be_bytes([*high, *low]));
+                let Some((segment, behind)) = rest.split_at_checked(length) else {
+                    return stripped.extend_from_slice(rest);
+                };
+                if is_of_picture(*marker) {
+                    stripped.extend_from_slice(segment);
+                }
+                rest = behind;
+                if *marker == 0xDA {
+                    let (data, behind) = rest.split_at(entropy_bytes(rest));
+                    stripped.extend_from_slice(data);
+                    rest = behind;
+                }
+            }
+            _ => return stripped.extend_from_slice(rest),
+        }
+    }
+}
+
+/// Bytes of a scan's data: up to a marker that is none of its own.
+fn entropy_bytes(bytes: &[u8]) -> usize {
+    let is_end = |&at: &usize| !matches!(bytes.get(at + 1), Some(0 | 0xD0..=0xD7) | None);
+    memchr::memchr_iter(0xFF, bytes).find(is_end).unwrap_or(bytes.len())
 }
 
 fn strip_png(png: &[u8]) -> Result<Vec<u8>> {
@@ -137,10 +174,13 @@ fn strip_png(png: &[u8]) -> Result<Vec<u8>> {
         let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
         let end = length.checked_add(12).and_then(|length| at.checked_add(length)).ok_or_else(cut)?;
         let chunk = png.get(at..end).ok_or_else(cut)?;
-        if !matches!(&head[4..], b"tEXt" | b"zTXt" | b"iTXt" | b"tIME" | b"eXIf") {
+        if !matches!(&head[4..], b"tEXt" | b"zTXt" | b"iTXt" | b"tIME" | b"eXIf" | b"iCCP") {
             stripped.extend_from_slice(chunk);
         }
         at = end;
+        if head.ends_with(b"IEND") {
+            break;
+        }
     }
     Ok(stripped)
 }
@@ -155,14 +195,14 @@ fn strip_webp(webp: &[u8]) -> Result<Vec<u8>> {
             length.checked_add(length & 1).and_then(|length| at.checked_add(8)?.checked_add(length)).ok_or_else(cut)?;
         // The last chunk's padding is missing in some files.
         let chunk = webp.get(at..end.min(webp.len())).filter(|chunk| chunk.len() >= 8 + length).ok_or_else(cut)?;
-        if !matches!(&head[..4], b"EXIF" | b"XMP ") {
+        if !matches!(&head[..4], b"EXIF" | b"XMP " | b"ICCP") {
             let start = stripped.len();
             stripped.extend_from_slice(chunk);
             if head.starts_with(b"VP8X")
                 && let Some(flags) = stripped.get_mut(start + 8)
             {
-                // The bits that announce EXIF and XMP.
-                *flags &= !0x0C;
+                // The bits that announce a profile, EXIF and XMP.
+                *flags &= !0x2C;
             }
         }
         at = end;
@@ -214,6 +254,23 @@ mod tests {
     }
 
     #[test]
+    fn jpeg_files_lose_what_stands_between_and_behind_their_scans() {
+        let plain = jpeg(&[]);
+        let end = plain.len() - 2;
+        let second = jpeg(&[segment(0xE1, &exif(6, true))]);
+        let full =
+            [&plain[..end], &segment(0xFE, b"between"), &segment(0xE1, b"Exif\0\0x"), &plain[end..], &second].concat();
+        assert_eq!(strip_metadata(&full).expect("good"), Some(plain.clone()));
+        // Scans, tables between them and restart markers stay.
+        let scan = [&segment(0xDA, b"\x01\x01\0\0\x3f\0")[..], &[1, 0xFF, 0, 2, 0xFF, 0xD3, 3]].concat();
+        let tables = segment(0xC4, b"tables");
+        let several = [&plain[..end], &tables, &scan, &tables, &scan, &[0xFF, 0xD9]].concat();
+        assert_eq!(strip_metadata(&several).expect("good"), None);
+        // One that is cut stays cut.
+        assert_eq!(strip_metadata(&plain[..end]).expect("good"), None);
+    }
+
+    #[test]
     fn an_orientation_is_set_upright_in_either_byte_order() {
         for is_big in [true, false] {
             let mut file = jpeg(&[segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0"), segment(0xE1, &exif(8, is_big))]);
@@ -234,12 +291,19 @@ mod tests {
     }
 
     #[test]
-    fn png_and_webp_files_lose_text_and_exif() {
+    fn png_and_webp_files_lose_text_exif_and_profiles() {
         let chunk =
             |kind: &[u8; 4], body: &[u8]| [&(body.len() as u32).to_be_bytes()[..], kind, body, b"crc!"].concat();
         let sign = b"\x89PNG\r\n\x1a\n".to_vec();
-        let full =
-            [sign.clone(), chunk(b"IHDR", b"x"), chunk(b"tEXt", b"a"), chunk(b"eXIf", b"bb"), chunk(b"IEND", b"")];
+        let full = [
+            sign.clone(),
+            chunk(b"IHDR", b"x"),
+            chunk(b"tEXt", b"a"),
+            chunk(b"iCCP", b"p"),
+            chunk(b"eXIf", b"bb"),
+            chunk(b"IEND", b""),
+            b"behind".to_vec(),
+        ];
         let plain = [sign, chunk(b"IHDR", b"x"), chunk(b"IEND", b"")].concat();
         assert_eq!(strip_metadata(&full.concat()).expect("good"), Some(plain));
         let chunk = |kind: &[u8; 4], body: &[u8]| {
@@ -247,8 +311,14 @@ mod tests {
         };
         let riff = |chunks: Vec<u8>| [b"RIFF", &(chunks.len() as u32 + 4).to_le_bytes()[..], b"WEBP", &chunks].concat();
         let full = riff(
-            [chunk(b"VP8X", b"\x1c123456789"), chunk(b"EXIF", b"odd"), chunk(b"VP8L", b"pix"), chunk(b"XMP ", b"")]
-                .concat(),
+            [
+                chunk(b"VP8X", b"\x3c123456789"),
+                chunk(b"ICCP", b"profile"),
+                chunk(b"EXIF", b"odd"),
+                chunk(b"VP8L", b"pix"),
+                chunk(b"XMP ", b""),
+            ]
+            .concat(),
         );
         let plain = riff([chunk(b"VP8X", b"\x10123456789"), chunk(b"VP8L", b"pix")].concat());
         assert_eq!(strip_metadata(&full).expect("good"), Some(plain));

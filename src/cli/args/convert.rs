@@ -70,7 +70,7 @@ pub(in crate::cli) struct ConvertArgs {
     /// Restart markers in baseline JPEG files, every so many rows of MCUs, without loss
     #[arg(long, value_name = "ROWS", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
     pub(in crate::cli) restart_rows: Option<u16>,
-    /// Take EXIF, comments and colour profiles out of pictures
+    /// Take EXIF, comments, colour profiles and what stands behind the picture out of files
     #[arg(long)]
     pub(in crate::cli) strip_metadata: bool,
     /// Turn pictures upright as their EXIF says, without loss where that can be
