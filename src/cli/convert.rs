@@ -29,7 +29,7 @@ pub(super) fn run(args: &ConvertArgs, output: &mut Output) -> anyhow::Result<Out
     let started = Instant::now();
     let Some(destination) = &args.destination else {
         let dataset = convert::merge(&args.source)?;
-        return tell(Summary::of(&dataset, &args.source, started), args, output);
+        return tell(Summary::of(&dataset, None, &args.source, started), args, output);
     };
     let kind = source(args)?;
     let conversion = Conversion::plan(&kind, destination, options(args))?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &ConvertArgs, output: &mut Output) -> anyhow::Result<Out
         warn(&format!("shards of up to {bytes} are slow to move and to start with; 1GB is a good size"));
     }
     if args.dry_run {
-        return tell_plan(&conversion, args, output);
+        return tell_plan(&conversion, kind.as_str(), args, output);
     }
     warn_of_room(destination, &conversion);
     let progress = Progress::new("converting", conversion.samples());
@@ -50,7 +50,9 @@ pub(super) fn run(args: &ConvertArgs, output: &mut Output) -> anyhow::Result<Out
     let made = conversion.run(&|done, _| progress.set(usize::try_from(done).unwrap_or(usize::MAX), all))?;
     progress.finish();
     match made {
-        convert::Outcome::Complete(dataset) => tell(Summary::of(&dataset, destination, started), args, output),
+        convert::Outcome::Complete(dataset) => {
+            tell(Summary::of(&dataset, Some(kind.as_str()), destination, started), args, output)
+        }
         convert::Outcome::Part { shards, samples, bytes, left_out } => {
             let part =
                 PartSummary { part: args.part.unwrap_or(Part { number: 1, of: 1 }), shards, samples, bytes, left_out };
@@ -151,8 +153,14 @@ fn warn_of_room(destination: &Path, conversion: &Conversion) {
     }
 }
 
-fn tell_plan(conversion: &Conversion, args: &ConvertArgs, output: &mut Output) -> anyhow::Result<Outcome> {
+fn tell_plan(
+    conversion: &Conversion,
+    source: &'static str,
+    args: &ConvertArgs,
+    output: &mut Output,
+) -> anyhow::Result<Outcome> {
     let plan = PlanSummary {
+        source,
         samples: conversion.samples(),
         shards: conversion.shards(),
         bytes: conversion.bytes(),
@@ -175,6 +183,8 @@ fn tell(summary: Summary, args: &ConvertArgs, output: &mut Output) -> anyhow::Re
 /// What would be done.
 #[derive(Debug, Serialize)]
 struct PlanSummary {
+    /// What the source was taken for.
+    source: &'static str,
     samples: usize,
     shards: usize,
     bytes: u64,
@@ -185,6 +195,7 @@ struct PlanSummary {
 
 impl PlanSummary {
     fn print(&self, output: &mut Output) -> io::Result<()> {
+        writeln!(output, "source     {}", self.source)?;
         writeln!(output, "samples    {} (nothing is written)", count_text(self.samples as u64))?;
         writeln!(output, "shards     {}", count_text(self.shards as u64))?;
         writeln!(output, "bytes      {}", bytes_text(self.bytes))?;
@@ -224,6 +235,9 @@ impl PartSummary {
 /// What has become of the source.
 #[derive(Debug, Serialize)]
 struct Summary {
+    /// What the source was taken for; a merge does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
     samples: u64,
     shards: usize,
     bytes: u64,
@@ -241,10 +255,11 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(dataset: &Dataset, destination: &Path, started: Instant) -> Self {
+    fn of(dataset: &Dataset, source: Option<&'static str>, destination: &Path, started: Instant) -> Self {
         let seconds = started.elapsed().as_secs_f64();
         let splits = dataset.splits.iter().map(|split| (split.name.clone(), destination.join(&split.pattern)));
         Self {
+            source,
             samples: dataset.samples,
             shards: dataset.splits.iter().map(|split| split.shards.len()).sum(),
             bytes: dataset.bytes,
@@ -263,6 +278,9 @@ impl Summary {
     fn print(&self, output: &mut Output) -> io::Result<()> {
         let fields: Vec<String> =
             self.fields.iter().map(|(ext, count)| format!("{ext} {}", count_text(*count))).collect();
+        if let Some(source) = self.source {
+            writeln!(output, "source     {source}")?;
+        }
         writeln!(output, "samples    {} ({})", count_text(self.samples), fields.join(", "))?;
         writeln!(output, "shards     {}, {}", count_text(self.shards as u64), bytes_text(self.bytes))?;
         if self.classes > 0 {

@@ -51,6 +51,7 @@ pub(super) struct List {
     /// Numbers of labels that are names.
     numbers: BTreeMap<String, usize>,
     hash: u128,
+    notes: Vec<String>,
 }
 
 /// Where a row begins and ends, and how large its picture is.
@@ -105,6 +106,7 @@ impl List {
             classes: Vec::new(),
             numbers: BTreeMap::new(),
             hash: 0,
+            notes: Vec::new(),
         };
         if list.rows.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, format!("the list '{}' has no rows", path.display())));
@@ -144,8 +146,9 @@ impl List {
     /// Checks all rows, and gathers labels and sizes.
     fn look_at_rows(&mut self) -> Result<()> {
         let mut hash = XxHash3_128::new();
-        let mut labels: BTreeMap<String, usize> = BTreeMap::new();
-        let mut are_numbers = true;
+        // Labels are gathered from the first on that is no number: numbers can be as many as there are rows.
+        let mut labels: Option<BTreeMap<String, usize>> = None;
+        let mut are_whole = true;
         for number in 0..self.rows.len() {
             let row = self.row(number)?;
             let path = self.picture(&row, number)?;
@@ -159,11 +162,25 @@ impl List {
             hash.write(&self.rows[number].size.to_le_bytes());
             if self.label_column.is_some() {
                 let label = self.label(&row, number)?;
-                are_numbers &= label.parse::<i64>().is_ok();
-                labels.insert(label, 0);
+                are_whole &= label.parse::<i64>().is_ok();
+                if labels.is_none() && !label.parse().is_ok_and(f64::is_finite) {
+                    let before = (0..number).map(|number| Ok((self.label(&self.row(number)?, number)?, 0)));
+                    labels = Some(before.collect::<Result<_>>()?);
+                }
+                if let Some(labels) = &mut labels {
+                    labels.insert(label, 0);
+                }
             }
         }
-        if !are_numbers {
+        if labels.is_none()
+            && !are_whole
+            && let Some(column) = self.label_column.take()
+        {
+            self.notes.push(format!(
+                "the labels in the column '{column}' are numbers with fractions, which no classes have: they stay in the field json"
+            ));
+        }
+        if let Some(mut labels) = labels {
             self.classes = labels.keys().cloned().collect();
             labels.values_mut().enumerate().for_each(|(number, value)| *value = number);
             self.numbers = labels;
@@ -281,7 +298,7 @@ impl Source for List {
     }
 
     fn notes(&self) -> &[String] {
-        &[]
+        &self.notes
     }
 }
 

@@ -59,7 +59,7 @@ struct Choices<'a> {
 }
 
 /// Changes whenever the same source and options make other bytes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Keeps the draw of a split apart from that of an order.
 const SPLIT_EPOCH: u64 = u64::MAX;

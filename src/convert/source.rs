@@ -3,9 +3,10 @@
 //! It has an order of its own and never another; it is read from and never written to.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::folder::Folder;
+use super::folder::{Folder, is_picture};
 use super::list::{List, ListOptions};
 use super::parquet::{self, ParquetOptions};
 use super::sample::Fields;
@@ -58,9 +59,11 @@ impl SourceKind {
         if found.is_dir() {
             let shards = ShardList::from_patterns(&[path]).map(ShardList::into_paths);
             if let Ok(paths) = shards {
+                refuse_pictures_beside(path, &paths)?;
                 return Ok(Self::Shards { paths, folder: Some(path.to_owned()) });
             }
             let paths = parquet::files_in(path);
+            refuse_pictures_beside(path, &paths)?;
             return Ok(match paths.is_empty() {
                 true => Self::Folder(path.to_owned()),
                 false => {
@@ -123,6 +126,29 @@ impl SourceKind {
             Self::Shards { paths, .. } => Ok(Box::new(Tars::open(paths.clone(), threads)?)),
         }
     }
+}
+
+/// Refuses a folder that could be read in two ways: whoever put one archive among pictures did not mean that alone.
+fn refuse_pictures_beside(folder: &Path, files: &[PathBuf]) -> Result<()> {
+    let Some(file) = files.first() else { return Ok(()) };
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_shown_picture = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        !name.as_bytes().starts_with(b".") && is_picture(name.as_bytes())
+    };
+    let has_pictures = entries(folder).any(|entry| {
+        is_shown_picture(&entry)
+            || entry.path().is_dir() && entries(&entry.path()).any(|below| is_shown_picture(&below))
+    });
+    if !has_pictures {
+        return Ok(());
+    }
+    let message = format!("'{}' holds both '{}' and pictures", folder.display(), file.display());
+    let ext = file.extension().unwrap_or_default().to_string_lossy();
+    Err(Error::new(ErrorKind::Unsupported, message).with_hint(format!(
+        "a pattern such as '{}' names the files alone; for the pictures move them elsewhere",
+        folder.join(format!("*.{ext}")).display()
+    )))
 }
 
 /// Samples by number.

@@ -1,7 +1,8 @@
 //! Shards as a source: to be cut, merged, split or shuffled anew. Damage in them is an error; `repair` is for damaged ones.
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use twox_hash::XxHash3_128;
 
@@ -64,7 +65,7 @@ impl Tars {
                 notes.push(format!("{count} {what}"));
             }
         }
-        let classes = paths.first().and_then(|path| classes_beside(path)).unwrap_or_default();
+        let classes = classes_of(&paths, &mut notes)?;
         let set = ShardSet::new(paths, options);
         Ok(Self { set, samples, classes, notes })
     }
@@ -133,13 +134,45 @@ pub(super) fn copy_field(shard: &Shard, ext: &str, range: std::ops::Range<u64>, 
     Ok(())
 }
 
-/// The names of classes that lie beside a shard, as a conversion writes them.
-fn classes_beside(shard: &Path) -> Option<Vec<String>> {
-    let text = fs::read(shard.with_file_name("classes.json")).ok()?;
-    let numbers: std::collections::BTreeMap<String, usize> = serde_json::from_slice(&text).ok()?;
-    let mut classes = vec![String::new(); numbers.len()];
-    for (class, number) in numbers {
-        *classes.get_mut(number)? = class;
+/// The names of classes that lie beside the shards. All folders must number them alike: labels are copied as they are.
+fn classes_of(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<String>> {
+    let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+    let mut lists = Vec::new();
+    let mut without = None;
+    for list in folders.into_iter().map(|folder| folder.join("classes.json")) {
+        match classes_in(&list)? {
+            Some(classes) => lists.push((list, classes)),
+            None => without = without.or(Some(list)),
+        }
     }
-    Some(classes)
+    let Some((first, classes)) = lists.first().cloned() else { return Ok(Vec::new()) };
+    if let Some((other, _)) = lists.iter().find(|(_, other)| *other != classes) {
+        let message = format!("'{}' and '{}' number classes differently", first.display(), other.display());
+        return Err(Error::new(ErrorKind::InvalidOption, message)
+            .with_hint("convert the sources of both together, or each into a folder of its own"));
+    }
+    if let Some(without) = without {
+        notes.push(format!(
+            "there is no '{}': labels there are taken to be numbered as in '{}'",
+            without.display(),
+            first.display()
+        ));
+    }
+    Ok(classes)
+}
+
+/// The names of classes in a file as a conversion writes it; `None` where there is none.
+fn classes_in(list: &Path) -> Result<Option<Vec<String>>> {
+    let text = match fs::read(list) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(format!("cannot read '{}'", list.display()), error)),
+    };
+    let wrong = || Error::new(ErrorKind::Decode, format!("'{}' is no list of classes", list.display()));
+    let numbers: BTreeMap<String, usize> = serde_json::from_slice(&text).map_err(|error| wrong().with_source(error))?;
+    let mut classes = vec![None; numbers.len()];
+    for (class, number) in numbers {
+        *classes.get_mut(number).ok_or_else(wrong)? = Some(class);
+    }
+    classes.into_iter().collect::<Option<_>>().ok_or_else(wrong).map(Some)
 }

@@ -57,6 +57,31 @@ fn labels_that_are_numbers_stay() {
 }
 
 #[test]
+fn labels_with_fractions_are_no_classes_and_stay_in_the_json() {
+    let made = with_pictures();
+    let notes = |name: &str| {
+        let kind = SourceKind::of(&made.path("src").join(name)).unwrap();
+        Conversion::plan(&kind, &made.path("nowhere"), by_samples(10)).unwrap().notes().join("\n")
+    };
+    let dataset = convert(&made, "l.csv", "path,score\nb/2.png,0.73\na/1.jpg,2\n", |list| {
+        list.label_column = Some("score".into());
+    });
+    assert_eq!(dataset.unwrap().classes, 0);
+    assert_eq!(lines(&made, "l.csv"), ["b/2 json={\"score\":\"0.73\"} png=two", "a/1 jpg=one json={\"score\":\"2\"}"]);
+    let text = "{\"file\": \"a/1.jpg\", \"label\": 0.5}\n{\"file\": \"b/2.png\", \"label\": 1e-3}\n";
+    convert(&made, "l.jsonl", text, |_| {}).unwrap();
+    assert_eq!(lines(&made, "l.jsonl"), ["a/1 jpg=one json={\"label\":0.5}", "b/2 json={\"label\":0.001} png=two"]);
+    assert!(notes("l.jsonl").contains("'label'") && notes("l.jsonl").contains("json"), "{}", notes("l.jsonl"));
+    // Names among numbers are names all.
+    let dataset = convert(&made, "m.csv", "path,label\nb/2.png,2.5\na/1.jpg,nan\n", |_| {}).unwrap();
+    assert_eq!(
+        (dataset.classes, lines(&made, "m.csv")),
+        (2, vec!["b/2 cls=0 png=two".into(), "a/1 cls=1 jpg=one".into()])
+    );
+    assert_eq!(notes("m.csv"), "");
+}
+
+#[test]
 fn columns_and_root_can_be_named() {
     let made = with_pictures();
     let root = made.path("src");

@@ -128,3 +128,46 @@ fn names_in_archives_are_held_to_the_same_rules() {
         assert_eq!(key, ["%2E%2E/up/a", "abs/a", "a/%2E%2E/b", "a%1Bb"][number]);
     }
 }
+
+#[test]
+fn shards_whose_folders_number_classes_differently_are_not_merged() {
+    let made = Made::with_pictures(2, 3);
+    made.convert("one/a", by_samples(10));
+    made.convert("one/b", by_samples(10));
+    let merged = |name: &str| {
+        let kind = SourceKind::of(&made.path("one/*/train-*.tar")).unwrap();
+        let options = ConvertOptions { duplicates: Duplicates::Rename, ..by_samples(10) };
+        let conversion = Conversion::plan(&kind, &made.path(name), options)?;
+        let notes = conversion.notes();
+        conversion.run(&|_, _| {}).map(|_| notes)
+    };
+    assert_eq!(merged("same").unwrap().len(), 1, "renamed samples are told, and nothing else");
+    let list = made.path("one/b/classes.json");
+    let numbers = fs::read_to_string(&list).unwrap();
+    fs::write(&list, numbers.replace("class00", "zebra")).unwrap();
+    let error = merged("other").unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidOption && error.to_string().contains("one/b"), "{error}");
+    fs::write(&list, b"[1]").unwrap();
+    assert_eq!(merged("broken").unwrap_err().kind(), ErrorKind::Decode);
+    fs::remove_file(&list).unwrap();
+    let notes = merged("without").unwrap().join("\n");
+    assert!(notes.contains("one/b") && notes.contains("classes.json"), "{notes}");
+}
+
+#[test]
+fn a_folder_of_both_shards_and_pictures_is_refused() {
+    let made = Made::with_pictures(2, 3);
+    assert_eq!(SourceKind::of(&made.path("src")).unwrap().as_str(), "folder");
+    for (stray, kind) in [("stray.tar", "shards"), ("stray.parquet", "parquet")] {
+        made.write(stray, b"anything");
+        let error = SourceKind::of(&made.path("src")).unwrap_err();
+        assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains(stray), "{error}");
+        assert!(error.hint().unwrap().contains("pattern"), "{error}");
+        assert_eq!(SourceKind::of(&made.path(&format!("src/*{}", &stray[5..]))).unwrap().as_str(), kind);
+        fs::remove_file(made.path("src").join(stray)).unwrap();
+    }
+    let flat = Made::new();
+    flat.write("a.jpg", b"a");
+    flat.write("a.tar", b"a");
+    assert_eq!(SourceKind::of(&flat.path("src")).unwrap_err().kind(), ErrorKind::Unsupported);
+}
