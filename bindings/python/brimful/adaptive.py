@@ -92,7 +92,7 @@ class Adaptive(Iterator[Any]):
         if drop_last and samples is not None and tuning.per_rank is not None:
             self._steps_left = samples // tuning.per_rank
         self.current: Any = None
-        self.place: dict[str, int] | None = None
+        self.place: Any = None
         steps.begin_anew()
         tuning.pause()
 
@@ -168,18 +168,24 @@ class Adaptive(Iterator[Any]):
             self._ahead = self._next()
         return self._ahead is None
 
-    def _place(self) -> dict[str, int] | None:
-        """Where the loader stands, where it may be ahead of the program."""
+    @property
+    def _source(self) -> Any:
+        """What knows how far batches were made."""
         engine = self._loader._engine
-        if engine is None or (self._tuning.per_rank is None and self._tuning.ceiling is None):
-            return None
-        return place_of(self._batches, engine)
+        return self._loader._progress if engine is None else engine
 
-    def _stand_at(self, place: dict[str, int] | None) -> None:
+    def _place(self) -> Any:
+        """Where the loader stands, where it may be ahead of the program."""
+        source = self._source
+        if source is None or (self._tuning.per_rank is None and self._tuning.ceiling is None):
+            return None
+        return place_of(self._batches, source)
+
+    def _stand_at(self, place: Any) -> None:
         """Makes `place` what `state_dict` tells; None where the program has all that came."""
         self.place = getattr(self._batches, "place", None) if place is None else place
-        if self._loader._engine is not None:
-            self._loader._engine.behind = self.place
+        if self._source is not None:
+            self._source.behind = self.place
 
     def _drain(self) -> None:
         """Lets the rest of the epoch pass: it does not make a whole step."""

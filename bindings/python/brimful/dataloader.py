@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -15,7 +14,7 @@ import torch.utils.data
 from . import _native, devices, prepare, ranks
 from .arrays import torch_column
 from .autobatch import AutoBatch
-from .dataset import ShardDataset, count
+from .dataset import ShardDataset
 from .device_copies import Moved
 from .driven import Batching, BegunLoader, Driven, Driver, batching_of, has_known_rows
 from .engine import Batches, Controls, Engine
@@ -342,11 +341,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
 
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
-            if self._torch_epoch is not None:
-                self.generator.manual_seed(random.Random(f"{self.seed} {self._torch_epoch}").getrandbits(63))
-                self._torch_epoch += 1
-            batches = super().__iter__()
-            return self._under_search(batches if self._device == "cpu" else Moved(batches, self._device))
+            return self._under_search(self._batches_of_torch())
         self._check_iteration()
         self._draw_as_torch()
         self._follow_sampler()
@@ -458,13 +453,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
                 listener.set_epoch(epoch)
             self._sampler_epoch = seen_epoch(listener)
             return None
-        if self._torch_epoch is not None:
-            self._torch_epoch = count("epoch", epoch)
-        for listener in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
-            if hasattr(listener, "set_epoch"):
-                listener.set_epoch(epoch)
-                return None
-        if self._torch_epoch is None:
+        if not self._tell_torch(epoch):
             warnings.warn(
                 "set_epoch without effect: torch's machinery runs this loader, and neither a seed nor a sampler that "
                 f"knows epochs is given; seed=0 makes each epoch repeatable. It is torch's because {self._reasons[0]}",

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .engine import Engine, place_of
+from .engine import place_of
 
 # What is ahead where the batches have ended: a collate_fn may make None of a batch.
 _END = object()
@@ -22,19 +22,19 @@ class Moved(Iterator[Any]):
     Args:
         batches: what is moved.
         device: where to.
-        engine: the native engine that the batches come from, which is told the place of the batch that is given.
+        source: knows how far batches were made (`reached`), and is told where the consumer stands (`behind`).
 
     Attributes:
         place: where the consumer stands, or None where nothing was taken ahead of it.
     """
 
-    def __init__(self, batches: Iterator[Any], device: str, engine: Engine | None = None) -> None:
-        self.place: dict[str, int] | None = None
+    def __init__(self, batches: Iterator[Any], device: str, source: Any) -> None:
+        self.place: Any = None
         self._batches = batches
         self._copies = Copies(device)
-        self._engine = engine
+        self._source = source
         self._ahead: Any = None
-        self._ahead_place: dict[str, int] | None = None
+        self._ahead_place: Any = None
         self._failure: Exception | None = None
         # Whether there is something ahead: a batch, or the error in its place.
         self._has_ahead = False
@@ -66,12 +66,10 @@ class Moved(Iterator[Any]):
         except Exception as error:
             # The batch before it was good, and is given first.
             self._failure = error
-        if self._engine is not None:
-            self._ahead_place = place_of(self._batches, self._engine)
+        self._ahead_place = place_of(self._batches, self._source)
 
-    def _stand_at(self, place: dict[str, int] | None) -> None:
-        if self._engine is not None:
-            self._engine.behind = self.place = place
+    def _stand_at(self, place: Any) -> None:
+        self._source.behind = self.place = place
 
 
 class Copies:

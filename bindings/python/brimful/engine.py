@@ -127,6 +127,10 @@ class Engine:
         """The place after the last batch that the consumer has."""
         return self.native.state() if self.behind is None else self.behind
 
+    def reached(self) -> dict[str, int]:
+        """The place after the last batch that was made."""
+        return self.native.state()
+
     def order(self, epoch: int | None) -> list[int]:
         """Numbers of this rank's samples in the order of `epoch`, or of the one it is in."""
         order = self.native.order(self.state()["epoch"] if epoch is None else epoch)
@@ -139,10 +143,10 @@ class Engine:
         return {**self.__dict__, "_loader": None, "_state": state, "behind": None}
 
 
-def place_of(batches: Any, engine: Engine) -> dict[str, int]:
+def place_of(batches: Any, engine: Any) -> Any:
     """Where the consumer of `batches` stands: they say it by a `place` if they take some ahead of it."""
     place = getattr(batches, "place", None)
-    return engine.native.state() if place is None else place
+    return engine.reached() if place is None else place
 
 
 class Batches(Iterator[Any]):
@@ -212,13 +216,7 @@ class Controls:
         self._engine.behind = None
 
     def state_dict(self) -> dict[str, int]:
-        """The place after the last batch that was delivered: a few integers. A pickled loader carries it along.
-
-        Of a loader on torch's machinery it is the number of the next epoch, no place within one.
-        """
-        if self._engine is None:
-            # An error would end every training whose framework saves what has a state.
-            return {"version": 2, "engine": "torch", "epoch": self._torch_epoch}
+        """The place after the last batch that was delivered: a few integers. A pickled loader carries it along."""
         return self._engine.state()
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
@@ -227,29 +225,17 @@ class Controls:
         Raises:
             StateMismatchError: if it was taken with another seed or order or of other shards, or lies beyond the epoch.
         """
-        if self._engine is None or state_dict.get("engine") == "torch":
-            return self._load_torch_state(state_dict)
+        if state_dict.get("engine") == "torch":
+            raise StateMismatchError(
+                "the saved state is of a loader that ran on torch's machinery, and this one runs natively",
+                hint="loader.explain() says why; make the loader as it was when the state was saved",
+            )
         try:
             self._native().load_state(**state_dict)
         except (TypeError, OverflowError) as error:
             raise StateMismatchError(f"this is no state of a brimful loader: {error}") from None
         self._engine.behind = None
         return None
-
-    def _load_torch_state(self, state: dict[str, Any]) -> None:
-        if self._engine is not None or state.get("engine") != "torch":
-            here, there = ("natively", "on torch's machinery") if self._engine else ("on torch's machinery", "natively")
-            raise StateMismatchError(
-                f"the saved state is of a loader that ran {there}, and this one runs {here}",
-                hint="loader.explain() says why; make the loader as it was when the state was saved",
-            )
-        if state.get("epoch") is not None:
-            self._torch_epoch = count("epoch", state["epoch"])
-        warnings.warn(
-            "this loader runs on torch's machinery, which keeps no place within an epoch: it goes on with the next "
-            "epoch; loader.explain() says why it is not native",
-            stacklevel=3,
-        )
 
     def stats(self) -> dict[str, Any]:
         """What each stage did since the threads were started, and which one is the bottleneck.

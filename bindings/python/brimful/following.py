@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from . import ranks
+from .continuing import Continuing
 from .driven import Begun, Driver
-from .engine import Controls
 from .errors import InvalidOptionError, StateMismatchError
 from .generators import Draws, check_states, saved_states
 from .samplers import seen_epoch
@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
     order: tuple[int, int, int] | None = None
 
 
-class Following(Controls):
+class Following(Continuing):
     """What a `DataLoader` does under a given sampler, beside what it does anyway."""
 
     @property
@@ -132,7 +132,7 @@ class Following(Controls):
             self._sampler_epoch = seen_epoch(listener)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_iterator": None, "_driver": None}
+        state = {**self.__dict__, "_iterator": None, "_driver": None, "_progress": None}
         if self._engine is not None and self._batching is not None:
             state["_resumed"] = self._drawn_at(self._engine.state())
         return state
