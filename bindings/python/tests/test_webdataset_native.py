@@ -225,6 +225,28 @@ def test_epochs_of_a_loader_go_on_where_the_last_one_ended(pattern):
     assert epochs == [list(range(20)), list(range(20, 40)), [*range(40, 48), *range(12)]]
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_epochs_of_a_loader_have_as_many_batches_as_torchs_workers_give(pattern, workers, drop_last):
+    arguments = {"batch_size": 4, "num_workers": workers, "drop_last": drop_last}
+
+    def dataset(**options):
+        ds = wds.WebDataset(pattern, shardshuffle=False, **options).decode("torchrgb8")
+        return ds.to_tuple("jpg", "cls", "txt").with_epoch(10)
+
+    loader = wds.WebLoader(dataset(), **arguments)
+    assert loader.explain().engine == "native"
+    epochs = [list(loader) for _ in range(7)]
+    theirs = list(torch.utils.data.DataLoader(dataset(compat="strict"), **arguments))
+    for batches in epochs:
+        assert [len(labels) for _, labels, _ in batches] == [len(labels) for _, labels, _ in theirs]
+        assert all(len(image) == len(texts) == len(labels) for image, labels, texts in batches)
+    if not drop_last:
+        labels = [label for batches in epochs for _, numbers, _ in batches for label in numbers.tolist()]
+        assert labels == [number % 48 for number in range(len(labels))]
+    assert_same([type(part) for part in epochs[0][0]], [type(part) for part in theirs[0]])
+
+
 def test_epochs_of_a_loader_go_on_after_one_that_failed(pattern):
     failures = [KeyError("once")]
 

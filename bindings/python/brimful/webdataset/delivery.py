@@ -77,10 +77,15 @@ class Delivery:
 
     def batches(self, combine: Callable[[list[Any]], Any]) -> Iterator[list[Any]]:
         """Batches as lists of columns; what is not one natively is combined from its rows."""
+        for columns in self.parts():
+            yield [combine(column) if isinstance(column, list) else column for column in columns]
+
+    def parts(self) -> Iterator[list[Any]]:
+        """Batches as lists of columns, each an array if it is one natively, or else a list of its values."""
         engine = self._make_engine()
         if engine is not None and not _is_even(engine.dataset):
             for samples in _batched(self._rows(), self.plan.batch, None, self.plan.partial):
-                yield [combine(list(column)) for column in zip(*samples)]
+                yield [list(column) for column in zip(*samples)]
             return
         for batch in self._batches():
             columns = [
@@ -89,7 +94,7 @@ class Delivery:
             ]
             left = [place for place, column in enumerate(columns) if column is None]
             for place, values in zip(left, zip(*self._samples(batch, left))):
-                columns[place] = combine(list(values))
+                columns[place] = list(values)
             yield columns
 
     def explain(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -5,8 +5,9 @@ A loader whose data set is native from end to end needs no worker processes: thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from ..explanation import Explanation
@@ -14,6 +15,7 @@ from .delivery import Delivery
 from .epochs import Epochs
 from .pytorch import DataLoader
 from .recognition import Recognition, recognise
+from .regrouped import Regrouped
 from .stages import FilterFunction
 
 
@@ -54,30 +56,28 @@ class LoaderHead:
 
     def __init__(self, loader: Any, plan: Any) -> None:
         self.loader = loader
-        batch_size = loader.batch_size
-        if batch_size is not None:
-            plan = replace(plan, batch=batch_size, partial=not loader.drop_last)
-        self._given = plan
-        self._delivery = Delivery(plan, loader.num_workers)
+        self._delivery = Delivery(_batched_by(loader, plan), loader.num_workers)
         self._epochs: Epochs | None = None
+        self._rows: Regrouped | None = None
 
     def serves(self, loader: Any, plan: Any) -> bool:
         """Whether this is the head for that loader and plan, in this process."""
-        if loader.batch_size is not None:
-            plan = replace(plan, batch=loader.batch_size, partial=not loader.drop_last)
-        return loader is self.loader and self._delivery.serves(plan, loader.num_workers)
+        return loader is self.loader and self._delivery.serves(_batched_by(loader, plan), loader.num_workers)
 
     def __iter__(self) -> Iterator[Any]:
-        pipeline = self.loader.dataset
+        pipeline, loader = self.loader.dataset, self.loader
         if not pipeline._epochs:
-            return self._items()
+            return self._pinned(self._items())
         # Each worker process would give as many.
-        count = pipeline.nsamples * max(1, self.loader.num_workers)
-        if self.loader.batch_size is not None:
-            count = -(-count // self.loader.batch_size)
+        workers = max(1, loader.num_workers)
+        if loader.batch_size is not None:
+            if self._rows is None:
+                parts = self._delivery.parts
+                self._rows = Regrouped(lambda: _endless(parts))
+            return self._pinned(self._epoch_of_batches(pipeline.nsamples, workers))
         if self._epochs is None:
-            self._epochs = Epochs(self._endless)
-        return self._epochs.next(count if pipeline.nsamples > 0 else None)
+            self._epochs = Epochs(lambda: _endless(self._items))
+        return self._pinned(self._epochs.next(pipeline.nsamples * workers if pipeline.nsamples > 0 else None))
 
     def explain(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         native, python, notes = self._delivery.explain()
@@ -85,25 +85,46 @@ class LoaderHead:
         batch = () if self.loader.batch_size is None else (f"batch({self.loader.batch_size})",)
         return (*native, *batch), python, (f"{threads} threads in place of worker processes", *notes)
 
-    def _endless(self) -> Iterator[Any]:
-        while True:
-            is_empty = True
-            for item in self._items():
-                is_empty = False
-                yield item
-            if is_empty:
+    def _epoch_of_batches(self, samples: int, workers: int) -> Iterator[list[Any]]:
+        """The batches that workers would give of `samples` each, whose last ones need not be full."""
+        size = self.loader.batch_size
+        sizes = [size] * (samples // size * workers) + [samples % size] * workers if samples > 0 else repeat(size)
+        for rows in sizes:
+            columns = self._rows.take(rows) if rows else None
+            if columns is None:
                 return
+            if rows == size or not self.loader.drop_last:
+                yield [self._collate(column) if isinstance(column, list) else column for column in columns]
 
     def _items(self) -> Iterator[Any]:
         if self.loader.batch_size is None:
-            items = (self.loader.collate_fn(item) for item in self._delivery)
-        else:
-            items = self._delivery.batches(self._collate)
+            return (self.loader.collate_fn(item) for item in self._delivery)
+        return self._delivery.batches(self._collate)
+
+    def _pinned(self, items: Iterator[Any]) -> Iterator[Any]:
         return map(_pinned, items) if _pins(self.loader) else items
 
     def _collate(self, values: list[Any]) -> Any:
         # torch collates the rows of a column as a tuple, and gives texts back as they come.
         return self.loader.collate_fn(tuple(values))
+
+
+def _batched_by(loader: Any, plan: Any) -> Any:
+    """The plan of a data set with the batches of the loader around it."""
+    if loader.batch_size is None:
+        return plan
+    # An epoch of its own length goes through the end of a pass.
+    return replace(plan, batch=loader.batch_size, partial=not loader.drop_last or loader.dataset._epochs)
+
+
+def _endless(begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Pass after pass, until one gives nothing."""
+    is_empty = False
+    while not is_empty:
+        is_empty = True
+        for item in begin():
+            is_empty = False
+            yield item
 
 
 def _delivery(pipeline: Any) -> Any:
