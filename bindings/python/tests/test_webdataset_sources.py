@@ -266,16 +266,23 @@ class Touch:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves the files of a folder, with ranges, and breaks off after `cut` bytes the first `breaks` times."""
+    """Serves the files of a folder, with ranges, and breaks off after `cut` bytes the first `breaks` times.
+
+    It gives no answer at all the first `hang_ups` times.
+    """
 
     daemon_threads = True
-    cut = breaks = 0
+    cut = breaks = hang_ups = 0
     requests: list[str] = []
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.requests.append(self.path)
+        if self.server.hang_ups:
+            self.server.hang_ups -= 1
+            self.close_connection = True
+            return
         path = os.path.join(self.server.folder, self.path.lstrip("/"))
         if not os.path.exists(path):
             self.send_error(404)
@@ -320,6 +327,16 @@ def test_a_broken_connection_is_taken_up_where_it_broke(server, tmp_path):
     server.cut, server.breaks = 10_000, 3
     assert keys(f"{server.url}/a.tar") == list(map(str, range(50)))
     assert server.requests == ["/a.tar"] * 4
+
+
+def test_a_connection_that_ends_before_the_answer_is_made_again(server, tmp_path):
+    shard(tmp_path / "a.tar", "x", "y")
+    server.hang_ups = 2
+    assert keys(f"{server.url}/a.tar") == ["x", "y"]
+    assert server.requests == ["/a.tar"] * 3
+    server.hang_ups = 1000
+    with pytest.raises(OSError, match="without response"):
+        keys(f"{server.url}/a.tar")
 
 
 def test_a_server_that_breaks_off_for_ever_is_an_error(server, tmp_path):

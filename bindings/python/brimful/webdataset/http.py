@@ -75,8 +75,10 @@ class HttpStream:
                 if error.code not in _PASSING:
                     raise
                 self._pause(error)
-            except urllib.error.URLError as error:
-                if isinstance(error.reason, (ConnectionRefusedError, FileNotFoundError)):
+            except (OSError, http.client.HTTPException) as error:
+                # What breaks before the answer comes as it is, what breaks before the request as a URLError.
+                reason = getattr(error, "reason", error)
+                if isinstance(reason, (ConnectionRefusedError, FileNotFoundError, http.client.InvalidURL)):
                     raise
                 self._pause(error)
         headers = self._body.headers
