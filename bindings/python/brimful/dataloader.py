@@ -371,7 +371,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
         return StagedBatches(native, self._stages, torch_column, self._finish_staged, timeout_s, is_other, in_order)
 
     def _finish_staged(self, batch: Any) -> Any:
-        if self.pin_memory and self._device == "cpu" and getattr(torch, "accelerator", torch.cuda).is_available():
+        if self.pin_memory and self._device == "cpu" and devices.can_pin():
             return torch.utils.data._utils.pin_memory.pin_memory(batch)
         return batch
 
@@ -389,7 +389,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
                 'accelerator is used; device="cuda" delivers batches there',
                 stacklevel=3,
             )
-        if not torch.accelerator.is_available():
+        if not devices.can_pin():
             warnings.warn(
                 "pin_memory=True without effect: there is no accelerator to pin memory for", UserWarning, stacklevel=3
             )
@@ -487,7 +487,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
             last = columns[-1]
             values = last.tolist() if torch.is_tensor(last) and last.ndim == 1 else list(last)
             columns[-1] = torch.utils.data.default_collate([target_transform(value) for value in values])
-        if self.pin_memory and self._device == "cpu" and getattr(torch, "accelerator", torch.cuda).is_available():
+        if self.pin_memory and self._device == "cpu" and devices.can_pin():
             columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
         return self._source.shaped(columns, list)
 

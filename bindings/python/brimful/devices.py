@@ -29,6 +29,13 @@ def name(device: Any) -> str:
     raise InvalidOptionError(f'device="{written}" is not served', hint='use "cpu", "cuda" or "cuda:1"')
 
 
+def can_pin() -> bool:
+    """Whether torch has a device that memory can be page-locked for; before torch 2.6 it knows of CUDA alone."""
+    import torch
+
+    return getattr(torch, "accelerator", torch.cuda).is_available()
+
+
 def nvidia_folders() -> list[str]:
     """Folders of installed packages that may hold NVIDIA's libraries: wheels keep them off the loader's path."""
     places = [*sys.path, *site.getsitepackages(), site.getusersitepackages()]

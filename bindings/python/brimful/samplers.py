@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler
 
 from .ranks import WHOLE, Split
@@ -21,6 +22,14 @@ class SeenEpoch(int):
     A sampler says which epoch it was told, not when; the number in its place tells apart a sampler that was told the
     same epoch again, which means that epoch once more, from one that was told nothing since.
     """
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        # A program may save its sampler, and load it where nobody knows this class.
+        return int, (int(self),)
+
+
+# What a seen epoch is saved as, which torch.load takes for harmless only where it is told so.
+torch.serialization.add_safe_globals([int])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import pickle
 import random
@@ -350,6 +351,19 @@ def test_set_epoch_tells_a_sampler_that_listens(dataset):
     assert labels(loader) == [[0, 1]]
     loader.set_epoch(4)
     assert labels(loader) == [[4, 5]]
+
+
+def test_an_epoch_that_a_loader_has_seen_is_saved_as_a_number(dataset):
+    sampler = data.DistributedSampler(dataset, 2, 0)
+    loader = brimful.DataLoader(dataset, 4, sampler=sampler)
+    sampler.set_epoch(3)
+    list(loader)
+    copy = pickle.loads(pickle.dumps(sampler.epoch))
+    assert (type(copy), copy) == (int, 3)
+    file = io.BytesIO()
+    torch.save({"epoch": sampler.epoch}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == {"epoch": 3}
 
 
 def test_ready_batches_may_overtake_and_none_is_lost(dataset):

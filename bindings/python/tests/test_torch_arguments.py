@@ -6,6 +6,7 @@ import inspect
 import re
 import typing
 import warnings
+from contextlib import nullcontext
 
 import pytest
 
@@ -174,6 +175,12 @@ def test_a_worker_init_fn_is_not_called_where_there_are_no_workers(dataset):
     assert len(list(loader)) == 6 and not called
     assert loader.explain().engine == "native"
     assert re.search("worker_init_fn is not called", str(loader.explain()))
+
+
+def test_memory_is_pinned_or_not_with_a_torch_that_knows_cuda_alone(dataset, monkeypatch):
+    monkeypatch.delattr(torch, "accelerator", raising=False)
+    with pytest.warns(UserWarning, match="no accelerator") if not torch.cuda.is_available() else nullcontext():
+        assert len(list(brimful.DataLoader(dataset, 16, pin_memory=True))) == 3
 
 
 def test_a_generic_loader_runs_on_torchs_iterators():

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
+from .. import devices
 from ..explanation import Explanation
 from .delivery import Delivery
 from .epochs import Epochs
@@ -102,7 +103,7 @@ class LoaderHead:
         return self._delivery.batches(self._collate)
 
     def _pinned(self, items: Iterator[Any]) -> Iterator[Any]:
-        return map(_pinned, items) if _pins(self.loader) else items
+        return map(_pinned, items) if self.loader.pin_memory and devices.can_pin() else items
 
     def _collate(self, values: list[Any]) -> Any:
         # torch collates the rows of a column as a tuple, and gives texts back as they come.
@@ -193,12 +194,6 @@ def _names(stages: list[Any]) -> tuple[str, ...]:
 def _name(stage: Any) -> str:
     stage = stage.f if isinstance(stage, FilterFunction) else stage
     return (getattr(stage, "__name__", None) or type(stage).__name__).lstrip("_")
-
-
-def _pins(loader: Any) -> bool:
-    import torch
-
-    return bool(loader.pin_memory) and torch.cuda.is_available()
 
 
 def _pinned(item: Any) -> Any:
