@@ -322,14 +322,24 @@ impl Summary {
 
 /// What was done to pictures, and what that did to their size.
 fn pictures_text(tally: &PictureTally) -> String {
-    let PictureTally { changed, encoded, turned_lossless, marked, unmarked, left_alone, bytes_before, bytes_after } =
-        *tally;
+    let PictureTally {
+        changed,
+        encoded,
+        turned_lossless,
+        marked,
+        unmarked,
+        bared,
+        left_alone,
+        bytes_before,
+        bytes_after,
+    } = *tally;
     let parts = [
         (changed, "changed"),
         (encoded, "encoded anew"),
         (turned_lossless, "turned without loss"),
         (marked, "with restart markers"),
         (unmarked, "that cannot have restart markers"),
+        (bared, "without some of their metadata"),
         (left_alone, "in other fields left as they are (--fields names those that change)"),
     ];
     let parts: Vec<String> = parts

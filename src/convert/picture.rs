@@ -4,8 +4,6 @@
 //! Nothing is dropped in silence: what a new file could not hold (transparency, more than 8 bits, an orientation) is an error
 //! that names the option which allows it.
 
-use std::io::Cursor;
-
 use image::ImageEncoder;
 use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
@@ -16,7 +14,8 @@ use super::sample::{Field, Fields};
 use super::verify::is_picture;
 use crate::decode::{ColorMode, DecodeOptions, ImageDecoder, ImageFormat, ImageInfo, JpegProcess, Orientation};
 use crate::encode::{
-    JpegOptions, PixelKind, Rewrite, Turn, carry_metadata, encode_jpeg, rewrite_jpeg, set_upright, strip_metadata,
+    JpegOptions, PixelKind, Rewrite, Turn, add_profile, carry_exif, encode_jpeg, has_several, metadata_in, pixels_of,
+    profile_of, rewrite_jpeg, set_upright, strip_metadata,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::transform::{Compose, Interpolation, Resampler, ResizeSize, SampleRng, Size, Transform};
@@ -81,6 +80,10 @@ pub struct PictureTally {
     pub marked: u64,
     /// JPEG files that could not get any, such as progressive ones: they stay as they are.
     pub unmarked: u64,
+    /// Pictures encoded anew whose new file lacks metadata of the old one, though they were not to be taken out: comments,
+    /// EXIF data in another format than JPEG, a profile of other colours.
+    #[serde(default)]
+    pub bared: u64,
     /// Pictures in other fields than those that are changed.
     #[serde(default)]
     pub left_alone: u64,
@@ -139,12 +142,14 @@ impl PictureOptions {
 
 impl PictureTally {
     pub(super) fn add(&mut self, other: &Self) {
-        let Self { changed, encoded, turned_lossless, marked, unmarked, left_alone, bytes_before, bytes_after } = other;
+        let Self { changed, encoded, turned_lossless, marked, unmarked, bared, left_alone, bytes_before, bytes_after } =
+            other;
         self.changed += changed;
         self.encoded += encoded;
         self.turned_lossless += turned_lossless;
         self.marked += marked;
         self.unmarked += unmarked;
+        self.bared += bared;
         self.left_alone += left_alone;
         self.bytes_before += bytes_before;
         self.bytes_after += bytes_after;
@@ -243,8 +248,11 @@ impl Painter {
             }
         }
         if must_encode || must_turn && new.is_none() {
-            new = Some(self.encode(&field.bytes, info, smaller, target, must_turn, options)?);
+            let made = self.encode(&field.bytes, info, smaller, target, must_turn, options)?;
+            let is_bared = !options.strip_metadata && !metadata_in(&field.bytes).is_in(metadata_in(&made));
+            tally.bared += u64::from(is_bared);
             tally.encoded += 1;
+            new = Some(made);
         }
         if must_turn && let Some(turned) = &mut new {
             set_upright(turned);
@@ -294,6 +302,11 @@ impl Painter {
     ) -> Result<Vec<u8>> {
         let is_carried = info.format == ImageFormat::Jpeg && target == ImageFormat::Jpeg;
         refuse_losses(info, is_carried && !options.strip_metadata || must_turn, options)?;
+        if has_several(bytes) {
+            let message = "the file holds several pictures, of which one would be left";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_hint("leave animations out with --max-errors, or make pictures of their frames first"));
+        }
         let mode = if info.components <= 2 { ColorMode::Grey } else { ColorMode::Rgb };
         let kind = if mode == ColorMode::Grey { PixelKind::Grey } else { PixelKind::Rgb };
         let Self { decoders, resampler, resized } = self;
@@ -316,25 +329,36 @@ impl Painter {
             packed = pixels.to_vec();
             &packed
         };
-        let made = match target {
+        // A profile for other colours, such as CMYK, would be wrong for the pixels.
+        let profile = if options.strip_metadata { None } else { profile_of(bytes) };
+        let profile = profile.filter(|profile| pixels_of(profile) == Some(kind));
+        match target {
             ImageFormat::Jpeg => {
                 let jpeg = JpegOptions { quality: options.quality, ..JpegOptions::default() };
-                encode_jpeg(data, width, height, kind, &jpeg)?
+                let mut made = encode_jpeg(data, width, height, kind, &jpeg)?;
+                if let Some(profile) = profile {
+                    made = add_profile(&made, &profile);
+                }
+                if is_carried && !options.strip_metadata {
+                    made = carry_exif(bytes, &made)?;
+                }
+                Ok(made)
             }
-            ImageFormat::Png => with_crate(data, width, height, kind, |file, data, width, height, color| {
-                PngEncoder::new(file).write_image(data, width, height, color)
-            })?,
-            ImageFormat::WebP => with_crate(data, width, height, kind, |file, data, width, height, color| {
-                WebPEncoder::new_lossless(file).write_image(data, width, height, color)
-            })?,
+            ImageFormat::Png => {
+                let mut file = Vec::new();
+                write_by(PngEncoder::new(&mut file), data, (width, height), kind, profile)?;
+                Ok(file)
+            }
+            ImageFormat::WebP => {
+                let mut file = Vec::new();
+                write_by(WebPEncoder::new_lossless(&mut file), data, (width, height), kind, profile)?;
+                Ok(file)
+            }
             other => {
                 let message = format!("this build cannot encode {}", other.as_str());
-                return Err(
-                    Error::new(ErrorKind::Unsupported, message).with_hint("choose --format jpg or --format webp")
-                );
+                Err(Error::new(ErrorKind::Unsupported, message).with_hint("choose --format jpg or --format webp"))
             }
-        };
-        if is_carried && !options.strip_metadata { carry_metadata(bytes, &made) } else { Ok(made) }
+        }
     }
 
     fn decoder(&mut self, mode: ColorMode, exif: bool) -> Result<&mut ImageDecoder> {
@@ -379,22 +403,25 @@ fn work_bytes(info: &ImageInfo, options: &PictureOptions) -> u64 {
 const PIXEL: u64 = 3;
 const COEFFICIENTS: u64 = 6;
 
-/// An encoder of the image crate.
-fn with_crate(
+/// Writes pixels by an encoder of the image crate.
+fn write_by(
+    mut encoder: impl ImageEncoder,
     data: &[u8],
-    width: u32,
-    height: u32,
+    (width, height): (u32, u32),
     kind: PixelKind,
-    encode: impl FnOnce(&mut Cursor<Vec<u8>>, &[u8], u32, u32, image::ExtendedColorType) -> image::ImageResult<()>,
-) -> Result<Vec<u8>> {
+    profile: Option<Vec<u8>>,
+) -> Result<()> {
+    let failed = |error: image::ImageError| {
+        Error::new(ErrorKind::Unsupported, "the picture cannot be encoded").with_source(error)
+    };
+    if let Some(profile) = profile {
+        encoder.set_icc_profile(profile).map_err(|error| failed(image::ImageError::Unsupported(error)))?;
+    }
     let color = match kind {
         PixelKind::Rgb => image::ExtendedColorType::Rgb8,
         PixelKind::Grey => image::ExtendedColorType::L8,
     };
-    let mut file = Cursor::new(Vec::new());
-    encode(&mut file, data, width, height, color)
-        .map_err(|error| Error::new(ErrorKind::Unsupported, "the picture cannot be encoded").with_source(error))?;
-    Ok(file.into_inner())
+    encoder.write_image(data, width, height, color).map_err(failed)
 }
 
 /// Refuses to choose between pictures: of a `jpg` and a `png` either may be a mask.

@@ -20,23 +20,83 @@ pub fn strip_metadata(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok((stripped.len() != bytes.len()).then_some(stripped))
 }
 
-/// Puts the EXIF data and the colour profile of the JPEG file `from` into the JPEG file `to`.
+/// Puts the EXIF data of the JPEG file `from` into the JPEG file `to`.
 ///
 /// # Errors
 /// [`ErrorKind::Decode`] for a damaged header.
-pub fn carry_metadata(from: &[u8], to: &[u8]) -> Result<Vec<u8>> {
+pub fn carry_exif(from: &[u8], to: &[u8]) -> Result<Vec<u8>> {
     let mut carried = vec![0xFF, 0xD8];
     for (marker, segment) in Segments::of(from) {
-        let (marker, segment) = (marker, segment?);
-        let payload = &segment[4..];
-        let is_carried =
-            marker == 0xE1 && payload.starts_with(EXIF) || marker == 0xE2 && payload.starts_with(b"ICC_PROFILE\0");
-        if is_carried {
+        let segment = segment?;
+        if marker == 0xE1 && segment[4..].starts_with(EXIF) {
             carried.extend_from_slice(segment);
         }
     }
     carried.extend_from_slice(to.get(2..).unwrap_or_default());
     Ok(carried)
+}
+
+/// Kinds of metadata.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Metadata {
+    pub(crate) has_exif: bool,
+    pub(crate) has_profile: bool,
+    /// Comments, XMP and other texts.
+    pub(crate) has_text: bool,
+}
+
+impl Metadata {
+    /// Whether another file has all kinds that this one has.
+    pub(crate) fn is_in(self, other: Self) -> bool {
+        (other.has_exif || !self.has_exif)
+            && (other.has_profile || !self.has_profile)
+            && (other.has_text || !self.has_text)
+    }
+}
+
+/// What metadata a file has, as far as it is whole: those that [`strip_metadata`] takes out.
+pub(crate) fn metadata_in(bytes: &[u8]) -> Metadata {
+    let mut found = Metadata::default();
+    match bytes {
+        [0xFF, 0xD8, ..] => {
+            for (marker, segment) in segments_of(bytes) {
+                match (marker, &segment[4..]) {
+                    (0xE1, payload) if payload.starts_with(EXIF) => found.has_exif = true,
+                    (0xE2, payload) if payload.starts_with(b"ICC_PROFILE\0") => found.has_profile = true,
+                    _ => found.has_text |= !is_of_picture(marker),
+                }
+            }
+        }
+        [0x89, b'P', b'N', b'G', ..] => {
+            let mut at = 8;
+            while let Some(head) = bytes.get(at..at + 8) {
+                match &head[4..] {
+                    b"eXIf" => found.has_exif = true,
+                    b"iCCP" => found.has_profile = true,
+                    kind => found.has_text |= matches!(kind, b"tEXt" | b"zTXt" | b"iTXt" | b"tIME"),
+                }
+                at += 12 + u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            }
+        }
+        [b'R', b'I', b'F', b'F', ..] => {
+            let mut at = 12;
+            while let Some(head) = bytes.get(at..at + 8) {
+                match &head[..4] {
+                    b"EXIF" => found.has_exif = true,
+                    b"ICCP" => found.has_profile = true,
+                    kind => found.has_text |= kind == b"XMP ",
+                }
+                at += 8 + (u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize).next_multiple_of(2);
+            }
+        }
+        _ => {}
+    }
+    found
+}
+
+/// The whole segments of a JPEG file before its first scan: marker, and the segment with marker and length.
+pub(super) fn segments_of(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    Segments::of(jpeg).filter_map(|(marker, segment)| Some((marker, segment.ok()?)))
 }
 
 /// Sets the EXIF orientation of a JPEG file to upright, where it has one.
@@ -283,11 +343,16 @@ mod tests {
     }
 
     #[test]
-    fn exif_and_profile_are_carried_over() {
+    fn exif_is_carried_over_and_kinds_of_metadata_are_told() {
         let exif = segment(0xE1, &exif(6, true));
         let profile = segment(0xE2, b"ICC_PROFILE\0x");
-        let from = jpeg(&[exif.clone(), segment(0xFE, b"comment"), profile.clone()]);
-        assert_eq!(carry_metadata(&from, &jpeg(&[])).expect("good"), jpeg(&[exif, profile]));
+        let from = jpeg(&[exif.clone(), segment(0xFE, b"comment"), profile]);
+        let to = carry_exif(&from, &jpeg(&[])).expect("good");
+        assert_eq!(to, jpeg(&[exif]));
+        assert_eq!(metadata_in(&from), Metadata { has_exif: true, has_profile: true, has_text: true });
+        assert_eq!(metadata_in(&to), Metadata { has_exif: true, ..Metadata::default() });
+        assert!(metadata_in(&to).is_in(metadata_in(&from)) && !metadata_in(&from).is_in(metadata_in(&to)));
+        assert_eq!(metadata_in(&jpeg(&[])), Metadata::default());
     }
 
     #[test]
@@ -335,14 +400,16 @@ mod tests {
             let cut = cut % file.len();
             file.truncate(cut.max(2));
             let _ = strip_metadata(&file);
-            let _ = carry_metadata(&file, b"\xff\xd8\xff\xd9");
+            let _ = carry_exif(&file, b"\xff\xd8\xff\xd9");
             set_upright(&mut file);
         }
 
         #[test]
         fn any_bytes_are_stripped_or_refused(bytes: Vec<u8>, head in 0usize..3) {
             let heads: [&[u8]; 3] = [b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBP", b"\xff\xd8"];
-            let _ = strip_metadata(&[heads[head], &bytes].concat());
+            let file = [heads[head], &bytes].concat();
+            let _ = strip_metadata(&file);
+            let _ = metadata_in(&file);
         }
     }
 }

@@ -10,10 +10,15 @@ mod forward;
 mod scan;
 mod coefficients;
 mod metadata;
+mod profile;
+mod frames;
 mod huffman;
 
 pub use coefficients::{Rewrite, Turn, rewrite_jpeg};
+pub(crate) use frames::has_several;
 pub use jpeg::{JpegOptions, PixelKind, Subsampling, encode_jpeg};
-pub use metadata::{carry_metadata, set_upright, strip_metadata};
+pub(crate) use metadata::metadata_in;
+pub use metadata::{carry_exif, set_upright, strip_metadata};
 pub use photo::{Photo, encode_photo, photo};
+pub(crate) use profile::{add_profile, pixels_of, profile_of};
 pub use scan::optimise_huffman;

@@ -219,6 +219,87 @@ fn metadata_go_on_request_only() {
     assert_eq!((bytes == plain, tally.changed, tally.encoded), (true, 1, 0));
 }
 
+/// What a colour profile for these colours begins with, and some bytes more.
+fn profile(colours: &[u8; 4]) -> Vec<u8> {
+    let mut profile = vec![7; 3000];
+    profile[16..20].copy_from_slice(colours);
+    profile
+}
+
+/// The colour profile of a file, as the image crate finds it.
+fn profile_in(bytes: &[u8]) -> Option<Vec<u8>> {
+    use image::ImageDecoder as _;
+    let file = std::io::Cursor::new(bytes);
+    match image_info(bytes).unwrap().format {
+        ImageFormat::Png => image::codecs::png::PngDecoder::new(file).unwrap().icc_profile().unwrap(),
+        ImageFormat::WebP => image::codecs::webp::WebPDecoder::new(file).unwrap().icc_profile().unwrap(),
+        _ => {
+            let at = bytes.windows(12).position(|window| window == b"ICC_PROFILE\0")?;
+            let length = usize::from(u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]));
+            Some(bytes[at + 14..at + length - 2].to_vec())
+        }
+    }
+}
+
+fn png_with_profile(width: u32, height: u32, profile: &[u8]) -> Vec<u8> {
+    use image::ImageEncoder as _;
+    let mut file = Vec::new();
+    let mut encoder = image::codecs::png::PngEncoder::new(&mut file);
+    encoder.set_icc_profile(profile.to_vec()).unwrap();
+    encoder.write_image(&pixels(width, height), width, height, image::ExtendedColorType::Rgb8).unwrap();
+    file
+}
+
+fn jpeg_with_segment(jpeg: &[u8], marker: u8, payload: &[u8]) -> Vec<u8> {
+    [&jpeg[..2], &[0xFF, marker], &(payload.len() as u16 + 2).to_be_bytes(), payload, &jpeg[2..]].concat()
+}
+
+#[test]
+fn a_colour_profile_comes_along_where_it_fits_and_what_does_not_is_counted() {
+    let resize = || PictureOptions { resize: Some(20), ..options() };
+    let to = |format| PictureOptions { format, ..options() };
+    let rgb = profile(b"RGB ");
+    let png = png_with_profile(40, 30, &rgb);
+    let with_icc =
+        |jpeg: &[u8], profile: &[u8]| jpeg_with_segment(jpeg, 0xE2, &[&b"ICC_PROFILE\0\x01\x01"[..], profile].concat());
+    let jpg = with_icc(&jpeg(40, 30), &rgb);
+    let check = |name: &str, bytes: &[u8], picture: PictureOptions, profile: Option<&[u8]>, bared: u64| {
+        let (ext, made, tally) = paint(name, bytes, picture).unwrap();
+        assert_eq!(profile_in(&made).as_deref() == profile, true, "{name} to {ext}");
+        assert_eq!((tally.encoded, tally.bared), (1, bared), "{name} to {ext}");
+    };
+    check("a.png", &png, resize(), Some(&rgb), 0);
+    check("a.png", &png, to(PictureFormat::WebP), Some(&rgb), 0);
+    check("a.png", &png, to(PictureFormat::Jpg), Some(&rgb), 0);
+    check("a.jpg", &jpg, resize(), Some(&rgb), 0);
+    check("a.jpg", &jpg, to(PictureFormat::WebP), Some(&rgb), 0);
+    check("a.png", &png, PictureOptions { strip_metadata: true, ..resize() }, None, 0);
+    check("a.jpg", &jpeg_with_segment(&jpeg(40, 30), 0xFE, b"comment"), resize(), None, 1);
+    check("a.jpg", &with_orientation(&jpeg(40, 30), 1), to(PictureFormat::WebP), None, 1);
+    // Pixels of CMYK become RGB: their profile would be wrong for them.
+    let mut cmyk = Vec::new();
+    let encoder = jpeg_encoder::Encoder::new(&mut cmyk, 90);
+    encoder.encode(&[99; 40 * 30 * 4], 40, 30, jpeg_encoder::ColorType::Cmyk).unwrap();
+    check("a.jpg", &with_icc(&cmyk, &profile(b"CMYK")), resize(), None, 1);
+}
+
+#[test]
+fn animations_are_refused_where_they_would_become_one_picture() {
+    let gif = |frames: usize| {
+        let mut file = Vec::new();
+        let mut encoder = image::codecs::gif::GifEncoder::new(&mut file);
+        let frame = || image::Frame::new(image::RgbaImage::from_pixel(30, 20, image::Rgba([9, 9, 9, 255])));
+        encoder.encode_frames((0..frames).map(|_| frame())).unwrap();
+        drop(encoder);
+        file
+    };
+    // The name is one that an image folder takes; the bytes say what it is.
+    let to = PictureOptions { format: PictureFormat::Jpg, ..options() };
+    assert_eq!(paint("a.webp", &gif(1), to.clone()).unwrap().0, "jpg");
+    let error = paint("a.webp", &gif(2), to).unwrap_err();
+    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("several pictures"), "{error}");
+}
+
 #[test]
 fn broken_pictures_are_bad_samples_where_pictures_are_read() {
     let made = Made::new();
