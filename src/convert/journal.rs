@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -188,15 +190,22 @@ pub(super) fn remove_left(destination: &Path) -> Result<()> {
 fn lock(path: &Path) -> Result<File> {
     let failed = |error| Error::io(format!("cannot open '{}'", path.display()), error);
     let file = File::options().create(true).append(true).open(path).map_err(failed)?;
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let message = format!("another run is making this part: it holds '{}'", path.display());
-            Err(Error::new(ErrorKind::StateMismatch, message).with_hint("wait for it, or end it"))
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_WAIT => thread::sleep(LOCK_WAIT / 20),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another run is making this part: it holds '{}'", path.display());
+                return Err(Error::new(ErrorKind::StateMismatch, message).with_hint("wait for it, or end it"));
+            }
+            // Some storage knows no locks: there it is as it would be without.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(file),
         }
-        // Some storage knows no locks: there it is as it would be without.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
+
+/// How long a run that was killed may take to be gone, when the next one is there already.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 fn file_name(part: Part) -> String {
     format!("part-{}-of-{}.jsonl", part.number, part.of)

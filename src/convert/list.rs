@@ -3,9 +3,10 @@
 //! Rows are read again when their turn comes; what stays in memory is where each begins. The list itself must be without fault:
 //! a row that cannot be read ends the conversion.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -305,9 +306,18 @@ impl Source for List {
 /// Names of columns, and where rows begin and how long they are.
 fn separated(path: &Path, file: &File, separator: u8) -> Result<(Format, Vec<(u64, u32)>)> {
     let wrong = |error: csv::Error| {
+        if let csv::ErrorKind::Io(error) = error.kind()
+            && error.kind() == io::ErrorKind::FileTooLarge
+        {
+            let message = format!("a row of the list '{}' has more than {ROW_BYTES_MAX} bytes", path.display());
+            return Error::new(ErrorKind::Limit, message).with_hint("perhaps a quotation mark has no partner");
+        }
         Error::new(ErrorKind::FieldValue, format!("the list '{}' cannot be read", path.display())).with_source(error)
     };
-    let mut reader = csv::ReaderBuilder::new().has_headers(true).delimiter(separator).flexible(true).from_reader(file);
+    let room = Cell::new(ROW_ROOM_BYTES);
+    let bounded = Bounded { file, room: &room };
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(true).delimiter(separator).flexible(true).from_reader(bounded);
     let columns: Vec<String> =
         reader.headers().map_err(wrong)?.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
     let mut places = Vec::new();
@@ -315,8 +325,27 @@ fn separated(path: &Path, file: &File, separator: u8) -> Result<(Format, Vec<(u6
     while reader.read_byte_record(&mut record).map_err(wrong)? {
         let start = record.position().map_or(0, csv::Position::byte);
         places.push((start, row_bytes(path, places.len(), reader.position().byte() - start)?));
+        room.set(ROW_ROOM_BYTES);
     }
     Ok((Format::Separated { separator, columns }, places))
+}
+
+/// Bytes that are read for a row before it has too many: it, the row before, and what is read ahead of rows.
+const ROW_ROOM_BYTES: u64 = 2 * ROW_BYTES_MAX;
+
+/// A file of which no more is read at a time than there is room for.
+struct Bounded<'a> {
+    file: &'a File,
+    room: &'a Cell<u64>,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(bytes)?;
+        let left = self.room.get().checked_sub(count as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.room.set(left);
+        Ok(count)
+    }
 }
 
 fn json_lines(path: &Path, file: &File) -> Result<Vec<(u64, u32)>> {
@@ -324,7 +353,8 @@ fn json_lines(path: &Path, file: &File) -> Result<Vec<(u64, u32)>> {
     let (mut places, mut start, mut line) = (Vec::new(), 0, Vec::new());
     loop {
         line.clear();
-        let count = reader
+        let count = (&mut reader)
+            .take(ROW_BYTES_MAX + 1)
             .read_until(b'\n', &mut line)
             .map_err(|error| Error::io(format!("cannot read the list '{}'", path.display()), error))?;
         if count == 0 {

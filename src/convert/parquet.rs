@@ -10,6 +10,8 @@ mod file;
 #[cfg(feature = "parquet")]
 mod meaning;
 #[cfg(feature = "parquet")]
+mod waiting;
+#[cfg(feature = "parquet")]
 mod rows;
 
 use std::fs;

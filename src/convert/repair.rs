@@ -23,7 +23,7 @@ use super::plan::Plan;
 use super::sample::Fields;
 use super::source::{Source, SourceKind};
 use super::tars::copy_field;
-use super::verify::{Checked, Expected, check_shard, each, is_picture};
+use super::verify::{Checked, Expected, check_all, decode_whole, is_picture};
 use crate::decode::{DecodeOptions, ImageDecoder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{FieldSelector, Key, is_appledouble, is_metadata, split_name};
@@ -77,7 +77,7 @@ pub fn repair(
 ) -> Result<Repair> {
     let targets = targets(paths, out)?;
     fs::create_dir_all(out).map_err(|error| Error::io(format!("cannot make the folder '{}'", out.display()), error))?;
-    let checked = each(paths, options.threads, |path| check_shard(path, false), &|_, _| {});
+    let checked = check_all(paths, options.threads, false, &|_, _| {});
     let expected = Expected::of(&checked, &options.fields);
     let mut repair = Repair::default();
     let memory = Memory::of(1, options.threads);
@@ -175,6 +175,8 @@ struct Mended {
     shard: Shard,
     samples: Vec<Sample>,
     decoders: Option<Mutex<Vec<ImageDecoder>>>,
+    /// What decoders may take.
+    memory: Memory,
     left_out: Vec<LeftOut>,
 }
 
@@ -208,7 +210,8 @@ impl Mended {
     fn of(path: &Path, found: &Checked, expected: &Expected<'_>, options: &RepairOptions) -> Result<Self> {
         let shard = Shard::open(path, &ShardOptions { damage: Damage::Resync, ..ShardOptions::default() })?;
         let decoders = options.decode.then(|| Mutex::new(Vec::new()));
-        let mut mended = Self { shard, samples: Vec::new(), decoders, left_out: Vec::new() };
+        let memory = Memory::of(1, options.threads);
+        let mut mended = Self { shard, samples: Vec::new(), decoders, memory, left_out: Vec::new() };
         mended.gather(options.duplicates)?;
         mended.leave_damaged_out(found, expected);
         Ok(mended)
@@ -383,7 +386,8 @@ impl Mended {
         let taken = lock().pop();
         let mut decoder = taken.map_or_else(|| ImageDecoder::new(DecodeOptions::default()), Ok)?;
         let decoded = fields.iter().filter(|field| is_picture(&field.ext)).try_for_each(|field| {
-            decoder.decode(&field.bytes, None).map(drop).map_err(|error| error.in_field(field.ext.clone()))
+            let decoded = decode_whole(&field.bytes, &mut decoder, &self.memory);
+            decoded.map(drop).map_err(|error| error.in_field(field.ext.clone()))
         });
         lock().push(decoder);
         decoded

@@ -111,6 +111,9 @@ impl Conversion {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.source.notes().to_vec();
+        if self.options.shuffle.is_some() {
+            notes.extend(self.source.slow_when_shuffled(self.plan.bytes));
+        }
         let (dropped, renamed) = (self.plan.resolved.dropped.len(), self.plan.resolved.renamed());
         if dropped > 0 {
             notes.push(format!("{dropped} samples are left out because an earlier one has their key"));

@@ -179,4 +179,9 @@ pub(super) trait Source: Send + Sync {
 
     /// What was passed over while listing, a sentence each.
     fn notes(&self) -> &[String];
+
+    /// What is to be known before `bytes` of samples are read in an order that is not the source's, where it is slow.
+    fn slow_when_shuffled(&self, _bytes: u64) -> Option<String> {
+        None
+    }
 }

@@ -10,7 +10,7 @@ use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{Grouping, Key, SampleIndex, SampleIndexBuilder, SampleRef};
-use crate::shard::{Compression, Shard, ShardOptions, ShardSet, each_index};
+use crate::shard::{Compression, SetLimits, Shard, ShardOptions, ShardSet, each_index};
 
 /// The largest field that is read.
 pub(super) const FIELD_BYTES_MAX: u64 = 256 << 20;
@@ -21,6 +21,8 @@ pub(super) struct Tars {
     samples: SampleIndex,
     classes: Vec<String>,
     notes: Vec<String>,
+    /// Whether any of them is compressed.
+    is_inflated: bool,
 }
 
 impl Tars {
@@ -38,9 +40,9 @@ impl Tars {
             _ => error,
         };
         // A compressed shard is inflated to be read: one at a time.
-        let is_inflated = |path: &PathBuf| Ok(Compression::of_path(path)?.is_some());
-        let threads =
-            if paths.iter().map(is_inflated).collect::<Result<Vec<_>>>()?.contains(&true) { 1 } else { threads };
+        let is_packed = |path: &PathBuf| Ok(Compression::of_path(path)?.is_some());
+        let is_inflated = paths.iter().map(is_packed).collect::<Result<Vec<_>>>()?.contains(&true);
+        let threads = if is_inflated { 1 } else { threads };
         let mut builder = SampleIndexBuilder::new(&Grouping::default());
         let mut names = paths.iter().map(|path| path.to_string_lossy());
         each_index(&paths, &options, None, threads, &|_, _| {}, |index| {
@@ -67,7 +69,7 @@ impl Tars {
         }
         let classes = classes_of(&paths, &mut notes)?;
         let set = ShardSet::new(paths, options);
-        Ok(Self { set, samples, classes, notes })
+        Ok(Self { set, samples, classes, notes, is_inflated })
     }
 
     fn sample(&self, sample: usize) -> SampleRef<'_> {
@@ -113,6 +115,15 @@ impl Source for Tars {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn slow_when_shuffled(&self, bytes: u64) -> Option<String> {
+        let room = SetLimits::of(self.set.options()).memory_max_bytes;
+        (self.is_inflated && bytes > room).then(|| {
+            "compressed shards that do not fit into memory together are inflated again and again in shuffled order: \
+             convert them in order first, then shuffle the shards"
+                .into()
+        })
     }
 }
 
@@ -175,4 +186,29 @@ fn classes_in(list: &Path) -> Result<Option<Vec<String>>> {
         *classes.get_mut(number).ok_or_else(wrong)? = Some(class);
     }
     classes.into_iter().collect::<Option<_>>().ok_or_else(wrong).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn only_compressed_shards_that_do_not_fit_into_memory_are_slow_to_shuffle() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_size(1);
+        archive.append_data(&mut header, "a.jpg", &b"x"[..]).unwrap();
+        let plain = archive.into_inner().unwrap();
+        fs::write(folder.path().join("a.tar"), &plain).unwrap();
+        let packed = folder.path().join("b.tar.gz");
+        let mut file = flate2::write::GzEncoder::new(fs::File::create(&packed).unwrap(), flate2::Compression::fast());
+        file.write_all(&plain).unwrap();
+        file.finish().unwrap();
+        let slow =
+            |path: &Path, bytes| Tars::open(vec![path.to_owned()], 1).unwrap().slow_when_shuffled(bytes).is_some();
+        assert_eq!((slow(&packed, 3 << 30), slow(&packed, 1 << 30)), (true, false));
+        assert!(!slow(&folder.path().join("a.tar"), 3 << 30));
+    }
 }

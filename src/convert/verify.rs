@@ -19,10 +19,12 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::sample::FieldSelector;
+use crate::shard::Compression;
 
-use archive::FieldSet;
-pub(super) use archive::{Checked, check_shard};
+pub(super) use archive::Checked;
+use archive::{FieldSet, check_shard};
 pub use census::Census;
+pub(super) use census::decode_whole;
 pub use finding::{Finding, FindingKind};
 pub(super) use hashes::hash_file;
 
@@ -72,7 +74,7 @@ pub fn verify(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Verification> {
     let mut verification = Verification { shards: paths.len(), ..Verification::default() };
-    let checked = each(paths, options.threads, |path| check_shard(path, options.all_findings), progress);
+    let checked = check_all(paths, options.threads, options.all_findings, progress);
     let expected = Expected::of(&checked, &options.fields);
     let mut findings = Findings::new(options.all_findings);
     for (path, shard) in paths.iter().zip(&checked) {
@@ -92,6 +94,22 @@ pub fn verify(
     }
     (verification.findings, verification.counts) = findings.finish();
     Ok(verification)
+}
+
+/// Walks along the headers of all shards. Compressed ones are inflated into memory for it: one at a time.
+pub(super) fn check_all(
+    paths: &[PathBuf],
+    threads: usize,
+    keeps_all: bool,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<Checked> {
+    let inflating = Mutex::new(());
+    let check = |path: &Path| {
+        let is_packed = Compression::of_path(path).is_ok_and(|compression| compression.is_some());
+        let _alone = is_packed.then(|| inflating.lock().unwrap_or_else(PoisonError::into_inner));
+        check_shard(path, keeps_all)
+    };
+    each(paths, threads, check, progress)
 }
 
 /// The fields that samples must have.

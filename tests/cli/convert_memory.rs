@@ -8,10 +8,14 @@ use crate::program::Program;
 /// Bytes that may be taken for each sample.
 const SAMPLE_BYTES: u64 = 64;
 
-/// The most memory that a plan of the source has taken, in bytes, as the system counts it.
+/// The most memory that a plan of the source has taken, in bytes.
 fn peak_bytes(program: &Program, source: &str) -> u64 {
-    let args = ["convert", source, "out", "--dry-run", "--threads", "1"];
-    let mut child = program.command(&args).stdout(Stdio::null()).spawn().unwrap();
+    peak_bytes_of(program, &["convert", source, "out", "--dry-run", "--threads", "1"], 0)
+}
+
+/// The most memory that a command has taken which ends with this code, in bytes, as the system counts it.
+fn peak_bytes_of(program: &Program, args: &[&str], code: i32) -> u64 {
+    let mut child = program.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
@@ -22,8 +26,33 @@ fn peak_bytes(program: &Program, source: &str) -> u64 {
         peak = peak.max(kilobytes.unwrap_or(0) * 1024);
         std::thread::yield_now();
     }
-    assert!(child.wait().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(code));
     peak
+}
+
+#[test]
+fn a_row_without_an_end_is_not_read_into_memory() {
+    let program = Program::new();
+    for (name, start) in [("a.jsonl", "{\"path\": \""), ("a.csv", "path,label\n\"")] {
+        program.write(name, start.as_bytes());
+        fs::File::options().append(true).open(program.path(name)).unwrap().set_len(500 << 20).unwrap();
+        let peak = peak_bytes_of(&program, &["convert", name, "out"], 2);
+        assert!(peak < 200 << 20, "{name}: {peak} bytes");
+        program.run(&["convert", name, "out"]).ends_with(2).tells_error("more than 16777216");
+    }
+}
+
+#[test]
+fn compressed_shards_are_inflated_one_at_a_time_to_be_verified() {
+    let program = Program::new();
+    let archive = crate::archive::archive(&[("a.jpg", &vec![0; 100 << 20])]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &archive).unwrap();
+    let packed = packed.finish().unwrap();
+    let names = ["a.tar.gz", "b.tar.gz", "c.tar.gz", "d.tar.gz"];
+    names.iter().for_each(|name| program.write(name, &packed));
+    let peak = peak_bytes_of(&program, &[&["verify", "--threads", "4"][..], &names].concat(), 1);
+    assert!(peak < 260 << 20, "{peak} bytes");
 }
 
 /// Makes a small and a large source and holds what the large one takes more against what is promised.

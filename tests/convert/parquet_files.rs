@@ -186,6 +186,13 @@ mod built_in {
         let all = (0..4).flat_map(|shard| samples(&made.path(&format!("one/train-{shard:06}.tar"))));
         let mut all: Vec<_> = all.collect();
         assert_ne!(all, plain);
+        // It takes its time, which is told.
+        let told = |shuffle| {
+            let options = ConvertOptions { shuffle, ..by_samples(20) };
+            Conversion::plan(&SourceKind::of(&made.path("src")).unwrap(), &made.path("x"), options).unwrap().notes()
+        };
+        let tells = |shuffle| told(shuffle).iter().any(|note| note.contains("shuffle"));
+        assert_eq!((tells(Some(5)), tells(None)), (true, false));
         all.sort();
         plain.sort();
         assert_eq!(all, plain);

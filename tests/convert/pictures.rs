@@ -265,7 +265,7 @@ fn a_colour_profile_comes_along_where_it_fits_and_what_does_not_is_counted() {
     let jpg = with_icc(&jpeg(40, 30), &rgb);
     let check = |name: &str, bytes: &[u8], picture: PictureOptions, profile: Option<&[u8]>, bared: u64| {
         let (ext, made, tally) = paint(name, bytes, picture).unwrap();
-        assert_eq!(profile_in(&made).as_deref() == profile, true, "{name} to {ext}");
+        assert!(profile_in(&made).as_deref() == profile, "{name} to {ext}");
         assert_eq!((tally.encoded, tally.bared), (1, bared), "{name} to {ext}");
     };
     check("a.png", &png, resize(), Some(&rgb), 0);

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,7 +45,8 @@ def convert(
     Args:
         source: what is converted; a path on storage that all nodes share.
         destination: the folder for the shards, on such storage too.
-        parts: tasks to make of it; by default as many as the cluster has room for at once.
+        parts: tasks to make of it; by default as many as a call before began, or else as many as the cluster has
+            room for at once.
         threads: threads and CPUs of each task.
         max_retries: how often a task is run again when its worker is lost.
         **options: those of `brimful convert`, with underscores: `shuffle=0`, `samples_per_shard=5000`, `resize=512`,
@@ -59,10 +61,11 @@ def convert(
             raise TypeError(f"'{name}' is chosen by brimful.ray.convert")
     if not ray.is_initialized():
         ray.init()
+    # Workers may run in another folder.
+    source, destination = os.path.abspath(source), os.path.abspath(destination)
     if parts is None:
-        parts = int(ray.cluster_resources().get("CPU", 1)) // threads
+        parts = _parts_begun(destination) or int(ray.cluster_resources().get("CPU", 1)) // threads
         parts = min(max(parts, 1), _PARTS_MAX)
-    source, destination = os.fspath(source), os.fspath(destination)
     arguments = ["convert", source, destination, "--threads", str(threads), *_flags(options)]
     task = ray.remote(num_cpus=threads, max_retries=max_retries)(_run)
     # One part only would write the description of the data set itself, which a second call must not do again.
@@ -73,6 +76,16 @@ def convert(
         _run(["convert", "--merge", destination])
     with open(os.path.join(destination, "dataset.json"), encoding="utf-8") as file:
         return json.load(file)
+
+
+def _parts_begun(destination: str) -> int | None:
+    """The number of parts of the conversion that was begun in a folder: it can only go on with as many."""
+    try:
+        names = os.listdir(os.path.join(destination, ".brimful-convert"))
+    except FileNotFoundError:
+        return None
+    found = {int(match[1]) for name in names if (match := re.fullmatch(r"part-\d+-of-(\d+)\.jsonl", name))}
+    return found.pop() if len(found) == 1 else None
 
 
 def _flags(options: dict[str, Any]) -> list[str]:

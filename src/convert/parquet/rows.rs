@@ -4,7 +4,7 @@
 //! How large a single picture is stands nowhere in such a file, so the mean of its row group is told; sums are right.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use parquet::column::reader::ColumnReader;
 use serde_json::{Map, Value};
@@ -14,6 +14,7 @@ use super::ParquetOptions;
 use super::column::{Cell, Column, Kind};
 use super::file::Opened;
 use super::meaning::{described_names, label_of, notes, take_label, take_picture};
+use super::waiting::Waiting;
 use crate::convert::folder::{FILE_BYTES_MAX, extension_of};
 use crate::convert::sample::Fields;
 use crate::convert::source::Source;
@@ -37,9 +38,7 @@ pub(super) struct Rows {
     extension: String,
     notes: Vec<String>,
     hash: u128,
-    /// Readers that wait for a row further down in their row group, and how many may.
-    idle: Mutex<Vec<Cursor>>,
-    idle_max: usize,
+    waiting: Mutex<Waiting<Cursor>>,
 }
 
 /// A row group.
@@ -57,9 +56,6 @@ struct Group {
 
 /// A reader of each column of one row group, at the same row.
 struct Cursor {
-    group: usize,
-    /// The row that comes next, counted within the group.
-    row: usize,
     picture: ColumnReader,
     others: Vec<ColumnReader>,
 }
@@ -96,8 +92,7 @@ impl Rows {
             extension: "jpg".into(),
             notes: notes(&files, &unread),
             hash: 0,
-            idle: Mutex::new(Vec::new()),
-            idle_max: threads,
+            waiting: Mutex::new(Waiting::new(threads)),
             files,
         };
         rows.find_groups()?;
@@ -211,19 +206,22 @@ impl Rows {
         self.groups.partition_point(|group| group.first <= row) - 1
     }
 
-    /// A reader that is at this row of the group or before it: the nearest that waits, or a new one.
-    fn cursor(&self, group: usize, row: usize) -> Result<Cursor> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let near = idle.iter().enumerate().filter(|(_, cursor)| cursor.group == group && cursor.row <= row);
-        if let Some((place, _)) = near.max_by_key(|(_, cursor)| cursor.row) {
-            return Ok(idle.swap_remove(place));
+    /// A reader that is at this row of the group or before it, and the row that it is at: the nearest that waits, or a new
+    /// one.
+    fn cursor(&self, group: usize, row: usize) -> Result<(usize, Cursor)> {
+        let near = self.waiting().take(group, row);
+        if let Some(near) = near {
+            return Ok(near);
         }
-        drop(idle);
         let Group { file, number, .. } = self.groups[group];
         let file = &self.files[file];
         let picture = file.column_reader(number, &self.picture)?;
         let others = self.others.iter().map(|column| file.column_reader(number, column)).collect::<Result<_>>()?;
-        Ok(Cursor { group, row: 0, picture, others })
+        Ok((0, Cursor { picture, others }))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting<Cursor>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wrong(&self, row: usize, message: impl AsRef<str>) -> Error {
@@ -309,21 +307,18 @@ impl Source for Rows {
         let group = self.group_of(sample);
         let Group { file, first, .. } = self.groups[group];
         let (file, row) = (&self.files[file], sample - first);
-        let mut cursor = self.cursor(group, row)?;
-        let skipped = row - cursor.row;
+        let (at, mut cursor) = self.cursor(group, row)?;
+        let skipped = row - at;
         let picture = file.guarded(|| self.picture.read(&mut cursor.picture, skipped))?;
         let others = self.others.iter().zip(&mut cursor.others);
         let others =
             others.map(|(column, reader)| file.guarded(|| column.read(reader, skipped))).collect::<Result<Vec<_>>>()?;
-        cursor.row = row + 1;
         file.check()?;
         self.put(sample, picture, others, fields)?;
         if fields.iter().any(|field| field.bytes.len() as u64 > FILE_BYTES_MAX) {
             return Err(self.wrong(sample, format!("a field has more than the {FILE_BYTES_MAX} bytes allowed")));
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.truncate(self.idle_max.saturating_sub(1));
-        idle.push(cursor);
+        self.waiting().keep(group, row + 1, cursor);
         Ok(())
     }
 
@@ -337,6 +332,11 @@ impl Source for Rows {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn slow_when_shuffled(&self, _: u64) -> Option<String> {
+        let message = "a row of a Parquet file in shuffled order is read with all rows before it in its pages";
+        Some(format!("{message}: to convert in order and then shuffle the shards is faster"))
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct FieldSet {
 }
 
 /// Walks along the headers of the shard at `path`. Of findings alike, all are kept or the first ones.
-pub(in crate::convert) fn check_shard(path: &Path, keeps_all: bool) -> Checked {
+pub(super) fn check_shard(path: &Path, keeps_all: bool) -> Checked {
     check(path, Findings::new(keeps_all), KEYS_KEPT)
 }
 

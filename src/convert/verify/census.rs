@@ -192,16 +192,24 @@ fn decode(
     memory: &Memory,
 ) -> Result<ImageInfo> {
     shard.populate(range.clone())?;
-    let bytes = shard.read(range)?;
-    let info = decoder.info(&bytes)?;
+    let info = decode_whole(&shard.read(range)?, decoder, memory)?;
+    shard.check()?;
+    Ok(info)
+}
+
+/// Decodes a picture within what threads may take together.
+///
+/// # Errors
+/// Those of decoding.
+pub(in crate::convert) fn decode_whole(bytes: &[u8], decoder: &mut ImageDecoder, memory: &Memory) -> Result<ImageInfo> {
+    let info = decoder.info(bytes)?;
     let needed = decoded_bytes(&info);
     if needed <= memory.hand_picture_bytes {
-        decoder.decode(&bytes, None)?;
+        decoder.decode(bytes, None)?;
     } else {
         // A decoder of its own, whose buffers go with what was taken for them.
         let _taken = memory.pictures.take(needed);
-        ImageDecoder::new(DecodeOptions::default())?.decode(&bytes, None)?;
+        ImageDecoder::new(DecodeOptions::default())?.decode(bytes, None)?;
     }
-    shard.check()?;
     Ok(info)
 }
