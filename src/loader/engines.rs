@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
@@ -29,12 +29,15 @@ const GATHER_MAX: Duration = Duration::from_millis(3);
 /// How long a thread without work waits at a time before it looks whether the run was stopped.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The same while the engines work: what they have done is looked for that often.
+const LOOK_AT_WORK: Duration = Duration::from_micros(500);
+
 /// Threads that serve the engines: reading files into page-locked memory and handing them over takes one thread nearly as
 /// long as the engines take to decode.
 const SERVERS: usize = 2;
 
 /// Sub-batches that may wait for the engines beside those in work.
-const WAITING: usize = 2 * SERVERS;
+const WAITING: usize = SERVERS;
 
 /// What the readers know of the engines: whom to ask and where to send.
 #[derive(Debug, Clone)]
@@ -42,9 +45,45 @@ pub(crate) struct EngineLane {
     lanes: Arc<Lanes>,
     rules: EngineRules,
     settler: Arc<Settler>,
-    queue: Sender<Routed>,
+    /// Sub-batches; an empty one says that the first image of the next was gathered.
+    queue: Sender<Vec<Routed>>,
+    gathering: Arc<Gathering>,
     want: Sender<()>,
     state: Arc<EngineState>,
+}
+
+/// The sub-batch that the readers are filling.
+#[derive(Debug, Default)]
+struct Gathering(Mutex<Gathered>);
+
+#[derive(Debug, Default)]
+struct Gathered {
+    images: Vec<Routed>,
+    /// When the first of them came.
+    since: Option<Instant>,
+}
+
+impl Gathering {
+    fn lock(&self) -> MutexGuard<'_, Gathered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the first of the gathered images may wait on, if there are any.
+    fn left(&self) -> Option<Duration> {
+        self.lock().since.map(|since| GATHER_MAX.saturating_sub(since.elapsed()))
+    }
+}
+
+impl Gathered {
+    fn is_full(&self, rules: &EngineRules) -> bool {
+        rules.is_full(self.images.iter().map(|routed| (&routed.info, routed.bytes.len())))
+    }
+
+    /// What was gathered.
+    fn take(&mut self) -> Vec<Routed> {
+        self.since = None;
+        std::mem::take(&mut self.images)
+    }
 }
 
 /// How far the opening of the engines has got.
@@ -94,7 +133,8 @@ impl EngineLane {
             ..EngineOptions::default()
         };
         let rules = options.rules();
-        let (queue, jobs) = channel::bounded(WAITING * options.sub_batch);
+        let (queue, jobs) = channel::bounded(WAITING);
+        let gathering = Arc::new(Gathering::default());
         let (want, wanted) = channel::bounded(SERVERS);
         let settler = Arc::new(Settler::new(Arc::clone(pipeline), output.clone()));
         let state = Arc::new(EngineState::default());
@@ -110,8 +150,9 @@ impl EngineLane {
         for n in 0..SERVERS {
             let (opener, jobs, cpu, output) = (opener(), jobs.clone(), cpu.clone(), output.clone());
             let (pipeline, settler, over) = (Arc::clone(pipeline), Arc::clone(&settler), over.clone());
+            let from = Intake { jobs, gathering: Arc::clone(&gathering) };
             let work = move || {
-                let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler, cpu, &jobs));
+                let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler, cpu, &from));
                 if let Err(error) = outcome.flatten() {
                     let _ = output.send(Output::Failed(error));
                 }
@@ -120,7 +161,7 @@ impl EngineLane {
             let spawned = std::thread::Builder::new().name(format!("brimful-engine-{n}")).spawn(work);
             spawned.map_err(|error| Error::io("cannot start a thread of the JPEG engines", error))?;
         }
-        Ok(Self { lanes, rules, settler, queue, want, state })
+        Ok(Self { lanes, rules, settler, queue, gathering, want, state })
     }
 
     /// Takes the sample if it is the engines' turn and its image is of their kind; otherwise gives it back. It is their
@@ -151,17 +192,37 @@ impl EngineLane {
                 return Some(job);
             }
         }
-        let routed = Routed { job, bytes, info, geometry };
-        let refused = if self.lanes.mode() == RouteMode::Engine {
-            let waiting = Instant::now();
-            let refused = self.queue.send(routed).map_err(|error| error.0).err();
-            pipeline.counters.queued(waiting.elapsed());
-            refused
-        } else {
+        self.gather(Routed { job, bytes, info, geometry }, pipeline)
+    }
+
+    /// Puts an image into the sub-batch that is being filled, and sends that off when it is full.
+    fn gather(&self, routed: Routed, pipeline: &Pipeline) -> Option<Job> {
+        let full = {
+            let mut gathered = self.gathering.lock();
             // A full queue means that the engines are behind: the threads go on rather than wait for them.
-            self.queue.try_send(routed).map_err(channel::TrySendError::into_inner).err()
+            if self.lanes.mode() != RouteMode::Engine
+                && gathered.images.len() + 1 >= self.rules.images_max()
+                && self.queue.is_full()
+            {
+                return Some(routed.job);
+            }
+            gathered.images.push(routed);
+            if gathered.is_full(&self.rules) {
+                gathered.take()
+            } else if gathered.since.is_none() {
+                gathered.since = Some(Instant::now());
+                // Whoever sleeps looks when this one must go.
+                let _ = self.queue.try_send(Vec::new());
+                return None;
+            } else {
+                return None;
+            }
         };
-        refused.map(|routed| routed.job)
+        let waiting = Instant::now();
+        // Fails when the run was stopped, and with it all that was gathered.
+        let _ = self.queue.send(full);
+        pipeline.counters.queued(waiting.elapsed());
+        None
     }
 
     fn prepare(&self, job: &Job, bytes: &[u8], pixels_max: u64) -> Option<(ImageInfo, Geometry)> {
@@ -183,6 +244,32 @@ fn rows_held_max(pipeline: &Pipeline) -> usize {
     options.rows_held_max.max(2 * rows / options.sub_batch + options.states)
 }
 
+/// Where sub-batches come from.
+struct Intake {
+    jobs: Receiver<Vec<Routed>>,
+    gathering: Arc<Gathering>,
+}
+
+impl Intake {
+    /// The next sub-batch, or one that was filled for too long; empty after a while without, so that the caller looks
+    /// after what is in work; `None` once nobody sends and nothing is left.
+    fn next(&self, is_at_work: bool) -> Option<Vec<Routed>> {
+        let look = if is_at_work { LOOK_AT_WORK } else { LOOK };
+        let patience = self.gathering.left().map_or(look, |left| left.min(look));
+        match self.jobs.recv_timeout(patience) {
+            Ok(routed) => Some(routed),
+            Err(RecvTimeoutError::Timeout) => match self.gathering.left() {
+                Some(Duration::ZERO) => Some(self.gathering.lock().take()),
+                _ => Some(Vec::new()),
+            },
+            Err(RecvTimeoutError::Disconnected) => {
+                let last = self.gathering.lock().take();
+                if last.is_empty() { None } else { Some(last) }
+            }
+        }
+    }
+}
+
 /// Opens the engines once they are wanted.
 struct Opener {
     gpu: Gpu,
@@ -200,13 +287,7 @@ impl Opener {
     ///
     /// # Errors
     /// When the GPU fails, or when there are no engines and there must be.
-    fn serve(
-        self,
-        pipeline: Arc<Pipeline>,
-        settler: Arc<Settler>,
-        cpu: Sender<Job>,
-        jobs: &Receiver<Routed>,
-    ) -> Result<()> {
+    fn serve(self, pipeline: Arc<Pipeline>, settler: Arc<Settler>, cpu: Sender<Job>, from: &Intake) -> Result<()> {
         // The readers may hang in storage while the run is stopped: they are not waited for.
         while let Err(error) = self.wanted.recv_timeout(LOOK) {
             if error == RecvTimeoutError::Disconnected || pipeline.is_stopped() {
@@ -231,13 +312,11 @@ impl Opener {
             engine,
             settler,
             cpu,
-            gathered: Vec::new(),
-            since: None,
             held: HashMap::new(),
             next_ticket: 0,
             counted: EngineStats::default(),
         };
-        server.run(jobs)
+        server.run(from)
     }
 
     fn open(&self) -> Result<JpegEngine> {
@@ -256,9 +335,6 @@ struct Server {
     engine: JpegEngine,
     settler: Arc<Settler>,
     cpu: Sender<Job>,
-    gathered: Vec<EncodedImage>,
-    /// When the first of the gathered ones came.
-    since: Option<Instant>,
     held: HashMap<usize, (Job, Vec<RowValue>)>,
     next_ticket: usize,
     /// What was told to the loader's counters so far.
@@ -270,7 +346,7 @@ impl Server {
     ///
     /// # Errors
     /// When the GPU fails.
-    fn run(mut self, jobs: &Receiver<Routed>) -> Result<()> {
+    fn run(mut self, from: &Intake) -> Result<()> {
         loop {
             if self.pipeline.is_stopped() {
                 return Ok(());
@@ -279,28 +355,17 @@ impl Server {
                 self.finish(image, outcome);
             }
             self.count();
-            let patience = match (self.engine.in_flight(), self.since) {
-                (0, None) => LOOK,
-                // The engines take a few milliseconds for a sub-batch; their events are looked at that often.
-                (_, None) => Duration::from_micros(500),
-                (_, Some(since)) => GATHER_MAX.saturating_sub(since.elapsed()).min(Duration::from_micros(500)),
-            };
-            match jobs.recv_timeout(patience) {
-                Ok(routed) => self.gather(routed),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.submit();
+            match from.next(self.engine.in_flight() > 0) {
+                Some(routed) => self.submit(routed),
+                None => {
                     while self.engine.in_flight() > 0 && !self.pipeline.is_stopped() {
                         for (image, outcome) in self.engine.collect() {
                             self.finish(image, outcome);
                         }
                     }
+                    self.count();
                     return Ok(());
                 }
-            }
-            let is_due = self.since.is_some_and(|since| since.elapsed() >= GATHER_MAX);
-            if self.engine.is_full(&self.gathered) || is_due {
-                self.submit();
             }
         }
     }
@@ -316,29 +381,9 @@ impl Server {
         self.pipeline.counters.engine_did(images, refused, now.unwritten - before.unwritten, busy);
     }
 
-    fn gather(&mut self, routed: Routed) {
-        let Routed { job, bytes, info, geometry } = routed;
-        let Ok(sample) = &job.sample else { return self.to_threads(job) };
-        match self.settler.values_of(sample) {
-            Ok(values) => {
-                let ticket = self.next_ticket;
-                self.next_ticket += 1;
-                self.held.insert(ticket, (job, values));
-                self.gathered.push(EncodedImage { bytes, info, geometry, ticket });
-                self.since.get_or_insert_with(Instant::now);
-            }
-            Err(error) => {
-                if let Some(other) = self.settler.conclude(job, Vec::new(), Some(error)) {
-                    self.to_threads(other);
-                }
-            }
-        }
-    }
-
-    /// Hands what was gathered to the engines, once one of their places is free.
-    fn submit(&mut self) {
-        self.since = None;
-        let images = std::mem::take(&mut self.gathered);
+    /// Hands a sub-batch to the engines, once one of their places is free.
+    fn submit(&mut self, routed: Vec<Routed>) {
+        let images: Vec<EncodedImage> = routed.into_iter().filter_map(|routed| self.hold(routed)).collect();
         if images.is_empty() {
             return;
         }
@@ -352,6 +397,32 @@ impl Server {
                 if let Some((job, _)) = self.held.remove(&image.ticket) {
                     self.to_threads(job);
                 }
+            }
+        }
+    }
+
+    /// Reads a sample's small fields and keeps them until its image comes back; `None` where they are bad.
+    fn hold(&mut self, routed: Routed) -> Option<EncodedImage> {
+        let Routed { job, bytes, info, geometry } = routed;
+        let values = match &job.sample {
+            Ok(sample) => self.settler.values_of(sample),
+            Err(_) => {
+                self.to_threads(job);
+                return None;
+            }
+        };
+        match values {
+            Ok(values) => {
+                let ticket = self.next_ticket;
+                self.next_ticket += 1;
+                self.held.insert(ticket, (job, values));
+                Some(EncodedImage { bytes, info, geometry, ticket })
+            }
+            Err(error) => {
+                if let Some(other) = self.settler.conclude(job, Vec::new(), Some(error)) {
+                    self.to_threads(other);
+                }
+                None
             }
         }
     }

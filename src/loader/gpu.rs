@@ -20,6 +20,7 @@ use super::settle::Job;
 use super::stats::{DeviceStats, Stage, Totals};
 use crate::batch::{BatchSpec, HostAllocator};
 use crate::device::lease::{Readiness, Slot};
+use crate::device::nvjpeg::EngineOptions;
 use crate::device::nvtx;
 use crate::device::pinned::PinnedAllocator;
 use crate::device::ring::Ring;
@@ -166,7 +167,7 @@ impl GpuPath {
         if self.route == RouteMode::Cpu {
             return Ok(None);
         }
-        let lanes = Arc::new(Lanes::new(self.route, decode_threads));
+        let lanes = Arc::new(Lanes::new(self.route, decode_threads, EngineOptions::default().sub_batch));
         *self.lanes() = Some(Arc::clone(&lanes));
         let mine = Arc::clone(&lanes);
         let place = (&self.gpu, self.folders.as_slice(), &self.engines);

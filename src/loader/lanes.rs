@@ -22,8 +22,9 @@ struct State {
 }
 
 impl Lanes {
-    pub(crate) fn new(mode: RouteMode, cpu_threads: usize) -> Self {
-        let router = Router::new(mode, cpu_threads);
+    /// `run` is the images that go to the engines in a row.
+    pub(crate) fn new(mode: RouteMode, cpu_threads: usize, run: usize) -> Self {
+        let router = Router::new(mode, cpu_threads).in_runs_of(run);
         Self { state: Mutex::new(State { router, last: Totals::default(), at: Instant::now() }), mode }
     }
 

@@ -119,8 +119,11 @@ pub struct Router {
     share: f64,
     /// Part of the images that the engines take at all.
     supported: f64,
-    /// What error diffusion carries from image to image, 0 to 1.
+    /// Images of the engines' part that were not sent there yet; below 0 while a run is ahead of it.
     carried: f64,
+    /// Images that go to the engines in a row, and how many of such a row are left.
+    run: u32,
+    run_left: u32,
 }
 
 /// The rates of the window, a second.
@@ -160,19 +163,37 @@ impl Router {
             share: if mode == RouteMode::Engine { 1.0 } else { 0.0 },
             supported: 1.0,
             carried: 0.0,
+            run: 1,
+            run_left: 0,
         }
+    }
+
+    /// The same, sending `images` in a row to the engines, 1 or more, however small their share: they decode sub-batches
+    /// of one size best, and one that is filled slowly keeps its batch waiting. 1 unless asked otherwise.
+    #[must_use]
+    pub fn in_runs_of(mut self, images: usize) -> Self {
+        self.run = u32::try_from(images).unwrap_or(u32::MAX).max(1);
+        self
     }
 
     /// The lane of the next image; ask only for images that the engines take.
     ///
-    /// The share is spread evenly: of any `n` images in a row its part goes to the engines, give or take one.
+    /// The share is spread evenly: of any `n` images in a row its part goes to the engines, give or take a run.
     pub fn route(&mut self) -> Lane {
-        self.carried += (self.share / self.supported).clamp(0.0, 1.0);
-        // Half a step of slack, so that a sum of fractions reaches 1 as exact arithmetic would.
-        if self.carried < 1.0 - 1e-9 {
+        if self.share == 0.0 {
+            (self.carried, self.run_left) = (0.0, 0);
             return Lane::Cpu;
         }
-        self.carried = (self.carried - 1.0).max(0.0);
+        self.carried += (self.share / self.supported).clamp(0.0, 1.0);
+        // A bit of slack, so that a sum of fractions reaches 1 as exact arithmetic would.
+        if self.run_left == 0 && self.carried >= 1.0 - 1e-9 {
+            self.run_left = self.run;
+        }
+        if self.run_left == 0 {
+            return Lane::Cpu;
+        }
+        self.run_left -= 1;
+        self.carried -= 1.0;
         Lane::Engine
     }
 

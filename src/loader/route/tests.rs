@@ -242,12 +242,27 @@ fn fixed_modes_never_move() {
 #[test]
 fn a_share_is_spread_evenly() {
     for share in [0.0, 0.1, 0.25, 1.0 / 3.0, 0.5, 0.61, 0.9, 1.0] {
-        let mut router = Router { share, ..Router::new(RouteMode::Auto, 1) };
-        let lanes: Vec<bool> = (0..1000).map(|_| router.route() == Lane::Engine).collect();
-        for window in lanes.windows(40) {
-            let engine = window.iter().filter(|&&is_engine| is_engine).count() as f64;
-            assert!((engine - share * 40.0).abs() <= 1.0 + 1e-6, "{share}: {engine}");
+        for run in [1, 32] {
+            let mut router = Router { share, ..Router::new(RouteMode::Auto, 1).in_runs_of(run) };
+            let lanes: Vec<bool> = (0..4000).map(|_| router.route() == Lane::Engine).collect();
+            for window in lanes.windows(40) {
+                let engine = window.iter().filter(|&&is_engine| is_engine).count() as f64;
+                assert!((engine - share * 40.0).abs() <= run as f64 + 1e-6, "{share} in runs of {run}: {engine}");
+            }
         }
+    }
+}
+
+#[test]
+fn engines_get_runs_however_small_their_share() {
+    for share in [0.001, 0.03, 0.2, 0.6] {
+        let mut router = Router { share, ..Router::new(RouteMode::Auto, 1).in_runs_of(32) };
+        let lanes: Vec<Lane> = (0..100_000).map(|_| router.route()).collect();
+        let runs = lanes.chunk_by(|one, other| one == other).filter(|run| run[0] == Lane::Engine);
+        let lens: Vec<usize> = runs.map(<[Lane]>::len).collect();
+        assert!(lens[..lens.len() - 1].iter().all(|len| len % 32 == 0), "{share}: {lens:?}");
+        let engine = lens.iter().sum::<usize>() as f64;
+        assert!((engine - share * 100_000.0).abs() <= 32.0, "{share}: {engine}");
     }
 }
 
@@ -273,7 +288,7 @@ proptest! {
             });
             prop_assert!((0.0..=1.0).contains(&router.share()), "{router:?}");
             router.route();
-            prop_assert!((0.0..=1.0).contains(&router.carried), "{router:?}");
+            prop_assert!((-1.0..=1.0).contains(&router.carried), "{router:?}");
         }
     }
 
