@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 
@@ -14,6 +14,7 @@ use super::pipeline::Pipeline;
 use super::planner::Output;
 use super::route::{Lane, RouteMode};
 use super::settle::{Job, Settler};
+use super::sub_batches::{Filler, Outlet, sub_batches};
 use crate::batch::RowValue;
 use crate::decode::{ImageInfo, jpeg_header};
 use crate::device::DeviceRow;
@@ -22,9 +23,6 @@ use crate::device::nvjpeg::{EncodedImage, EngineOptions, EngineReport, EngineRul
 use crate::device::stream::Gpu;
 use crate::transform::Geometry;
 use crate::{Error, ErrorKind, Result};
-
-/// How long an image may wait for others to share its sub-batch. A batch of which one row is missing waits with it.
-const GATHER_MAX: Duration = Duration::from_millis(3);
 
 /// How long a thread without work waits at a time before it looks whether the run was stopped.
 const LOOK: Duration = Duration::from_millis(100);
@@ -45,45 +43,9 @@ pub(crate) struct EngineLane {
     lanes: Arc<Lanes>,
     rules: EngineRules,
     settler: Arc<Settler>,
-    /// Sub-batches; an empty one says that the first image of the next was gathered.
-    queue: Sender<Vec<Routed>>,
-    gathering: Arc<Gathering>,
+    filler: Filler<Routed>,
     want: Sender<()>,
     state: Arc<EngineState>,
-}
-
-/// The sub-batch that the readers are filling.
-#[derive(Debug, Default)]
-struct Gathering(Mutex<Gathered>);
-
-#[derive(Debug, Default)]
-struct Gathered {
-    images: Vec<Routed>,
-    /// When the first of them came.
-    since: Option<Instant>,
-}
-
-impl Gathering {
-    fn lock(&self) -> MutexGuard<'_, Gathered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How long the first of the gathered images may wait on, if there are any.
-    fn left(&self) -> Option<Duration> {
-        self.lock().since.map(|since| GATHER_MAX.saturating_sub(since.elapsed()))
-    }
-}
-
-impl Gathered {
-    fn is_full(&self, rules: &EngineRules) -> bool {
-        rules.is_full(self.images.iter().map(|routed| (&routed.info, routed.bytes.len())))
-    }
-
-    /// What was gathered.
-    fn take(&mut self) -> Vec<Routed> {
-        self.since = None;
-        std::mem::take(&mut self.images)
-    }
 }
 
 /// How far the opening of the engines has got.
@@ -133,8 +95,7 @@ impl EngineLane {
             ..EngineOptions::default()
         };
         let rules = options.rules();
-        let (queue, jobs) = channel::bounded(WAITING);
-        let gathering = Arc::new(Gathering::default());
+        let (filler, outlet) = sub_batches(WAITING, options.sub_batch);
         let (want, wanted) = channel::bounded(SERVERS);
         let settler = Arc::new(Settler::new(Arc::clone(pipeline), output.clone()));
         let state = Arc::new(EngineState::default());
@@ -148,11 +109,10 @@ impl EngineLane {
             wanted: wanted.clone(),
         };
         for n in 0..SERVERS {
-            let (opener, jobs, cpu, output) = (opener(), jobs.clone(), cpu.clone(), output.clone());
+            let (opener, outlet, cpu, output) = (opener(), outlet.clone(), cpu.clone(), output.clone());
             let (pipeline, settler, over) = (Arc::clone(pipeline), Arc::clone(&settler), over.clone());
-            let from = Intake { jobs, gathering: Arc::clone(&gathering) };
             let work = move || {
-                let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler, cpu, &from));
+                let outcome = super::worker::unpanicked(|| opener.serve(pipeline, settler, cpu, &outlet));
                 if let Err(error) = outcome.flatten() {
                     let _ = output.send(Output::Failed(error));
                 }
@@ -161,7 +121,7 @@ impl EngineLane {
             let spawned = std::thread::Builder::new().name(format!("brimful-engine-{n}")).spawn(work);
             spawned.map_err(|error| Error::io("cannot start a thread of the JPEG engines", error))?;
         }
-        Ok(Self { lanes, rules, settler, queue, gathering, want, state })
+        Ok(Self { lanes, rules, settler, filler, want, state })
     }
 
     /// Takes the sample if it is the engines' turn and its image is of their kind; otherwise gives it back. It is their
@@ -192,37 +152,18 @@ impl EngineLane {
                 return Some(job);
             }
         }
-        self.gather(Routed { job, bytes, info, geometry }, pipeline)
-    }
-
-    /// Puts an image into the sub-batch that is being filled, and sends that off when it is full.
-    fn gather(&self, routed: Routed, pipeline: &Pipeline) -> Option<Job> {
-        let full = {
-            let mut gathered = self.gathering.lock();
-            // A full queue means that the engines are behind: the threads go on rather than wait for them.
-            if self.lanes.mode() != RouteMode::Engine
-                && gathered.images.len() + 1 >= self.rules.images_max()
-                && self.queue.is_full()
-            {
-                return Some(routed.job);
+        let routed = Routed { job, bytes, info, geometry };
+        // Where only the engines will do they are waited for; else the threads go on while the engines are behind.
+        let may_wait = self.lanes.mode() == RouteMode::Engine;
+        let is_full =
+            |images: &[Routed]| self.rules.is_full(images.iter().map(|routed| (&routed.info, routed.bytes.len())));
+        match self.filler.put(routed, may_wait, is_full) {
+            Ok(waited) => {
+                pipeline.counters.queued(waited);
+                None
             }
-            gathered.images.push(routed);
-            if gathered.is_full(&self.rules) {
-                gathered.take()
-            } else if gathered.since.is_none() {
-                gathered.since = Some(Instant::now());
-                // Whoever sleeps looks when this one must go.
-                let _ = self.queue.try_send(Vec::new());
-                return None;
-            } else {
-                return None;
-            }
-        };
-        let waiting = Instant::now();
-        // Fails when the run was stopped, and with it all that was gathered.
-        let _ = self.queue.send(full);
-        pipeline.counters.queued(waiting.elapsed());
-        None
+            Err(routed) => Some(routed.job),
+        }
     }
 
     fn prepare(&self, job: &Job, bytes: &[u8], pixels_max: u64) -> Option<(ImageInfo, Geometry)> {
@@ -244,32 +185,6 @@ fn rows_held_max(pipeline: &Pipeline) -> usize {
     options.rows_held_max.max(2 * rows / options.sub_batch + options.states)
 }
 
-/// Where sub-batches come from.
-struct Intake {
-    jobs: Receiver<Vec<Routed>>,
-    gathering: Arc<Gathering>,
-}
-
-impl Intake {
-    /// The next sub-batch, or one that was filled for too long; empty after a while without, so that the caller looks
-    /// after what is in work; `None` once nobody sends and nothing is left.
-    fn next(&self, is_at_work: bool) -> Option<Vec<Routed>> {
-        let look = if is_at_work { LOOK_AT_WORK } else { LOOK };
-        let patience = self.gathering.left().map_or(look, |left| left.min(look));
-        match self.jobs.recv_timeout(patience) {
-            Ok(routed) => Some(routed),
-            Err(RecvTimeoutError::Timeout) => match self.gathering.left() {
-                Some(Duration::ZERO) => Some(self.gathering.lock().take()),
-                _ => Some(Vec::new()),
-            },
-            Err(RecvTimeoutError::Disconnected) => {
-                let last = self.gathering.lock().take();
-                if last.is_empty() { None } else { Some(last) }
-            }
-        }
-    }
-}
-
 /// Opens the engines once they are wanted.
 struct Opener {
     gpu: Gpu,
@@ -287,7 +202,13 @@ impl Opener {
     ///
     /// # Errors
     /// When the GPU fails, or when there are no engines and there must be.
-    fn serve(self, pipeline: Arc<Pipeline>, settler: Arc<Settler>, cpu: Sender<Job>, from: &Intake) -> Result<()> {
+    fn serve(
+        self,
+        pipeline: Arc<Pipeline>,
+        settler: Arc<Settler>,
+        cpu: Sender<Job>,
+        from: &Outlet<Routed>,
+    ) -> Result<()> {
         // The readers may hang in storage while the run is stopped: they are not waited for.
         while let Err(error) = self.wanted.recv_timeout(LOOK) {
             if error == RecvTimeoutError::Disconnected || pipeline.is_stopped() {
@@ -346,7 +267,7 @@ impl Server {
     ///
     /// # Errors
     /// When the GPU fails.
-    fn run(mut self, from: &Intake) -> Result<()> {
+    fn run(mut self, from: &Outlet<Routed>) -> Result<()> {
         loop {
             if self.pipeline.is_stopped() {
                 return Ok(());
@@ -355,7 +276,8 @@ impl Server {
                 self.finish(image, outcome);
             }
             self.count();
-            match from.next(self.engine.in_flight() > 0) {
+            let patience = if self.engine.in_flight() > 0 { LOOK_AT_WORK } else { LOOK };
+            match from.next(patience) {
                 Some(routed) => self.submit(routed),
                 None => {
                     while self.engine.in_flight() > 0 && !self.pipeline.is_stopped() {

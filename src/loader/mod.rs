@@ -45,6 +45,8 @@ mod lanes;
 mod settle;
 #[cfg(feature = "cuda")]
 mod engines;
+#[cfg(feature = "cuda")]
+mod sub_batches;
 mod worker;
 mod run;
 mod resume;
