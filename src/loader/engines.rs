@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,8 +56,20 @@ struct EngineState {
     is_open: AtomicBool,
 }
 
-/// What opening the engines showed, once it was tried: the report, or the reason why they are not used.
-pub(crate) type EngineFound = Arc<Mutex<Option<std::result::Result<EngineReport, String>>>>;
+/// What a loader tells of its engines.
+#[derive(Debug, Default)]
+pub(crate) struct EngineShow {
+    /// What opening them showed, once it was tried: the report, or the reason why they are not used.
+    pub(crate) found: Mutex<Option<std::result::Result<EngineReport, String>>>,
+    /// Bytes of GPU memory of all that are open, but for what the library takes by itself.
+    pub(crate) bytes: AtomicU64,
+}
+
+impl EngineShow {
+    pub(crate) fn note(&self, found: std::result::Result<EngineReport, String>) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    }
+}
 
 /// A sample for the engines.
 #[derive(Debug)]
@@ -75,7 +87,7 @@ impl EngineLane {
     /// # Errors
     /// When the samples are not of a kind that the engines serve.
     pub(crate) fn start(
-        (gpu, folders, found): (&Gpu, &[PathBuf], &EngineFound),
+        (gpu, folders, show): (&Gpu, &[PathBuf], &Arc<EngineShow>),
         pipeline: &Arc<Pipeline>,
         lanes: Arc<Lanes>,
         cpu: Sender<Job>,
@@ -102,7 +114,7 @@ impl EngineLane {
         let opener = || Opener {
             gpu: gpu.clone(),
             options: options.clone(),
-            found: Arc::clone(found),
+            show: Arc::clone(show),
             state: Arc::clone(&state),
             must: lanes.mode() == RouteMode::Engine,
             lanes: Arc::clone(&lanes),
@@ -189,7 +201,7 @@ fn rows_held_max(pipeline: &Pipeline) -> usize {
 struct Opener {
     gpu: Gpu,
     options: EngineOptions,
-    found: EngineFound,
+    show: Arc<EngineShow>,
     state: Arc<EngineState>,
     wanted: Receiver<()>,
     lanes: Arc<Lanes>,
@@ -219,14 +231,14 @@ impl Opener {
             Ok(engine) => engine,
             Err(error) => {
                 let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-                self.note(Err(format!("{error}{hint}")));
+                self.show.note(Err(format!("{error}{hint}")));
                 self.lanes.close();
                 tracing::debug!(%error, "the JPEG engines are not used");
                 // Nobody sends images to engines that are not open, but where only the engines will do.
                 return if self.must { Err(error) } else { Ok(()) };
             }
         };
-        self.note(Ok(engine.report().clone()));
+        self.show.note(Ok(engine.report().clone()));
         self.state.is_open.store(true, Ordering::Release);
         let server = Server {
             pipeline,
@@ -236,6 +248,8 @@ impl Opener {
             held: HashMap::new(),
             next_ticket: 0,
             counted: EngineStats::default(),
+            bytes: 0,
+            show: Arc::clone(&self.show),
         };
         server.run(from)
     }
@@ -243,10 +257,6 @@ impl Opener {
     fn open(&self) -> Result<JpegEngine> {
         self.gpu.enter()?;
         JpegEngine::open(&self.gpu, Arc::new(Kernels::load(self.gpu.context())?), self.options.clone())
-    }
-
-    fn note(&self, found: std::result::Result<EngineReport, String>) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     }
 }
 
@@ -260,6 +270,9 @@ struct Server {
     next_ticket: usize,
     /// What was told to the loader's counters so far.
     counted: EngineStats,
+    /// The same of GPU memory.
+    bytes: u64,
+    show: Arc<EngineShow>,
 }
 
 impl Server {
@@ -301,6 +314,14 @@ impl Server {
         // Each thread keeps the engines busy by itself; together they are busy no longer than one of them.
         let busy = now.busy.saturating_sub(before.busy) / SERVERS as u32;
         self.pipeline.counters.engine_did(images, refused, now.unwritten - before.unwritten, busy);
+        self.tell_bytes(self.engine.memory_bytes() as u64);
+    }
+
+    /// Tells how much GPU memory this server's engines take now.
+    fn tell_bytes(&mut self, now: u64) {
+        let before = std::mem::replace(&mut self.bytes, now);
+        // Wraps where it shrinks, and the sum of all servers comes out right.
+        self.show.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Hands a sub-batch to the engines, once one of their places is free.
@@ -368,5 +389,11 @@ impl Server {
     fn to_threads(&self, job: Job) {
         // Fails only when the run ends.
         let _ = self.cpu.send(job);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tell_bytes(0);
     }
 }

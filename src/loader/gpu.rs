@@ -10,8 +10,8 @@ use cudarc::driver::CudaStream;
 
 use super::assembly::Finished;
 use super::builder::LoaderConfig;
-use super::engines::EngineFound;
 pub(crate) use super::engines::EngineLane;
+use super::engines::EngineShow;
 use super::lanes::Lanes;
 use super::pipeline::Pipeline;
 use super::planner::Output;
@@ -50,7 +50,7 @@ pub(crate) struct GpuPath {
     route: RouteMode,
     /// Where nvJPEG is looked for first.
     folders: Vec<PathBuf>,
-    engines: EngineFound,
+    engines: Arc<EngineShow>,
     /// The router of the latest run.
     lanes: Mutex<Option<Arc<Lanes>>>,
 }
@@ -134,6 +134,7 @@ impl GpuPath {
             engine_images: totals.engine_images.saturating_sub(totals.engine_refused),
             engine_refused: totals.engine_refused,
             engine_unwritten: totals.engine_unwritten,
+            engine_bytes: self.engines.bytes.load(std::sync::atomic::Ordering::Relaxed),
             engine_share: self.lanes().as_ref().map_or(0.0, |lanes| lanes.share()),
             engines: self.engines_text(),
         }
@@ -144,7 +145,7 @@ impl GpuPath {
     }
 
     fn engines_text(&self) -> Option<String> {
-        let found = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.engines.found.lock().unwrap_or_else(PoisonError::into_inner);
         Some(match found.as_ref()? {
             Err(reason) => format!("not used: {reason}"),
             Ok(report) => report.to_string(),
@@ -175,7 +176,7 @@ impl GpuPath {
             Ok(lane) => Ok(Some((lane, lanes))),
             Err(error) if self.route == RouteMode::Engine => Err(error),
             Err(error) => {
-                *self.engines.lock().unwrap_or_else(PoisonError::into_inner) = Some(Err(error.to_string()));
+                self.engines.note(Err(error.to_string()));
                 Ok(None)
             }
         }

@@ -326,6 +326,8 @@ pub struct DeviceStats {
     pub engine_refused: u64,
     /// Images among those that the engines claimed to have decoded, and of which pixels were missing.
     pub engine_unwritten: u64,
+    /// Bytes of GPU memory that the engines take, but for what their library takes by itself.
+    pub engine_bytes: u64,
     /// Share of all images that goes to the engines now, 0 to 1.
     pub engine_share: f64,
     /// The engines in use, or why they are not; `None` before they were needed.

@@ -75,6 +75,7 @@ fn device_document<'py>(py: Python<'py>, device: &DeviceStats) -> PyResult<Bound
     document.set_item("engine_images", device.engine_images)?;
     document.set_item("engine_refused", device.engine_refused)?;
     document.set_item("engine_unwritten", device.engine_unwritten)?;
+    document.set_item("engine_bytes", device.engine_bytes)?;
     document.set_item("engine_share", device.engine_share)?;
     document.set_item("engines", device.engines.as_deref())?;
     Ok(document)

@@ -81,6 +81,7 @@ def test_engines_make_the_same_batches_within_their_tolerance(pattern):
         assert far < 1e-4 and difference.float().mean().item() <= 2.0, (far, difference.max().item())
     device = on_engines.stats()["device"]
     assert device["engine_images"] + device["engine_refused"] > 0, "no image went to the engines"
+    assert device["engine_bytes"] >= 2 * 64 << 20, "each of two servers has scratch of 64 MiB and more"
 
 
 def test_bad_samples_are_left_out_of_batches_that_engines_make(tmp_path, samples):
