@@ -167,11 +167,14 @@ def test_other_data_sets_go_through_torch():
         brimful.DataLoader(dataset, on_error="skip")
 
 
-def test_errors_come_through_worker_processes(tmp_path):
+def test_errors_come_through_torchs_worker_processes_and_through_threads(tmp_path):
     shard = write_shard(tmp_path / "a.tar", [{"__key__": b"bad", "jpg": b"no image", "cls": b"0"}])
-    loader = brimful.DataLoader(brimful.ShardDataset(shard, transform=CROP), sampler=[0], num_workers=1)
-    with pytest.raises(brimful.DecodeError, match="bad") as caught:
+    loader = torch.utils.data.DataLoader(brimful.ShardDataset(shard, transform=CROP), num_workers=1)
+    with pytest.raises(brimful.DecodeError, match="DataLoader worker process 0") as caught:
         list(loader)
+    assert "bad" in str(caught.value)
+    with pytest.raises(brimful.DecodeError, match="bad") as caught:
+        list(brimful.DataLoader(brimful.ShardDataset(shard, transform=CROP), sampler=[0], num_workers=1))
     assert caught.value.kind == "decode"
 
 

@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy
 import pytest
 
 import brimful
-from brimful.stages import placement
 from brimful.stages.contention import Span
 from brimful.stages.draws import Source
 from brimful.stages.placement import Placement, Rules
@@ -394,5 +394,18 @@ def test_one_bad_row_among_many_names_its_shard_too(tmp_path, samples):
         list(loader(str(shard), grey, stages="processes"))
 
 
-def test_the_solo_time_is_short():
-    assert 0.05 <= placement.SOLO_S <= 0.5
+def test_one_thread_works_alone_at_first_and_others_begin_within_its_first_batch(pattern, monkeypatch):
+    monkeypatch.setattr("brimful.stages.batches.SOLO_S", 0.1)
+    begun = []
+
+    def noting(image):
+        begun.append((time.perf_counter(), threading.get_ident()))
+        time.sleep(0.02)
+        return image
+
+    list(loader(pattern, noting, batch_size=24))
+    first, alone = begun[0]
+    by_others = [moment - first for moment, thread in begun if thread != alone]
+    assert len(by_others) == 24
+    before = [moment for moment, thread in begun if thread == alone and moment - first < min(by_others)]
+    assert min(by_others) > 0.09 and len(before) < 24
