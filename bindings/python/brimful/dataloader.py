@@ -21,6 +21,7 @@ from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError, choice
 from .explanation import Explanation, explain_loader
 from .following import Drawn, Following
+from .renewing import Contents, Renewing
 from .samplers import (
     Order,
     Planned,
@@ -43,7 +44,7 @@ TorchLoader = torch.utils.data.DataLoader
 T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
+class DataLoader(Searching, Following, Renewing, prepare.Preparing, TorchLoader[T_co]):
     """torch's DataLoader, native over a `ShardDataset`.
 
     Every argument of torch's is accepted and checked as torch does. The native path serves data sets that brimful
@@ -217,6 +218,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
             self._search_with(asked)
             return
         self._torch_epoch = None
+        self._contents = Contents(given)
         self.generator = generator
         if seeded is not None and getattr(self.sampler, "generator", None) is seeded:
             self.sampler.generator = None
@@ -342,6 +344,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
     def __iter__(self) -> Iterator[Any]:
         if self._engine is None:
             return self._under_search(self._batches_of_torch())
+        self._renew()
         self._check_iteration()
         self._draw_as_torch()
         self._follow_sampler()
@@ -425,6 +428,9 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
         sampler.order = self._engine.order
         # torch lets nobody change them once a loader is made.
         if is_own:
+            if isinstance(self.sampler, Planned):
+                # What the one before was told, and whether that was seen.
+                sampler.epoch = self.sampler.epoch
             object.__setattr__(self, "sampler", sampler)
         if self.batch_size is not None:
             batch_sampler = batches(sampler, self._engine.options["batch_size"], self.drop_last)
@@ -440,6 +446,7 @@ class DataLoader(Searching, Following, prepare.Preparing, TorchLoader[T_co]):
     def __len__(self) -> int:
         if self._engine is None or self._batching is not None:
             return TorchLoader.__len__(self)
+        self._renew()
         return Controls.__len__(self)
 
     def set_epoch(self, epoch: int) -> None:

@@ -48,8 +48,13 @@ def state_after(loader, batches):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_place_that_was_loaded_before_is_kept(pattern, ranks):
-    seen, state = state_after(loader(pattern), 3)
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_place_that_was_loaded_before_is_kept(pattern, ranks, epochs):
+    first = loader(pattern)
+    for _ in range(epochs):
+        list(first)
+    seen, state = state_after(first, 3)
+    assert state["epoch"] == epochs
     for rank in range(ranks):
         other = loader(pattern)
         other.load_state_dict(state)

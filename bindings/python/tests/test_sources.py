@@ -205,6 +205,35 @@ def test_parts_of_image_folders_and_samplers_over_them(image_folder, torchvision
     assert [batch.tolist() for _, batch in copy] == [batch.tolist() for _, batch in brimful.DataLoader(folder, 4)]
 
 
+def test_a_data_set_that_is_changed_later_is_read_as_it_is_then(dataset, image_folder, torchvision):
+    subset = data.Subset(dataset, list(range(10)))
+    made = data.ConcatDataset([subset, dataset])
+    for arguments in ({}, {"shuffle": True}, {"rank": 0, "world_size": 1}):
+        subset.indices = list(range(10))
+        loader = brimful.DataLoader(subset, 4, **arguments)
+        assert sorted(label for _, batch in loader for label in batch.tolist()) == list(range(10))
+        subset.indices = [20, 21]
+        assert len(loader) == len(list(loader.batch_sampler)) == 1
+        assert sorted(label for _, batch in loader for label in batch.tolist()) == [20, 21]
+        subset.indices.append(22)
+        assert sorted(label for _, batch in loader for label in batch.tolist()) == [20, 21, 22]
+    loader = brimful.DataLoader(made, 64)
+    made.datasets[0].indices = [1]
+    made.cumulative_sizes = made.cumsum(made.datasets)
+    [[_, labels]] = loader
+    assert labels.tolist() == [1, *range(SAMPLES)]
+    folder = torchvision.datasets.ImageFolder(str(image_folder), plain(torchvision))
+    loader = brimful.DataLoader(folder, 20)
+    epochs = [loader.state_dict()["epoch"]]
+    next(iter(loader))
+    folder.samples = folder.samples[:2]
+    assert [len(labels) for _, labels in loader] == [2]
+    assert loader.state_dict()["epoch"] == epochs[0] + 2
+    folder.transform = torchvision.transforms.ToTensor()
+    with pytest.raises(brimful.InvalidOptionError, match="make the loader anew"):
+        iter(loader)
+
+
 def test_folders_that_make_samples_their_own_way_go_through_torch(image_folder, torchvision):
     folders = torchvision.datasets
 
