@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -19,6 +17,7 @@ use super::machine::cores_available;
 use super::output::{Output, bytes_text, count_text, rate_text, write_whole};
 use super::progress::Progress;
 use super::shards::{self, name_of, tell_grouping, tell_scan};
+use crate::convert::each;
 use crate::shard::{Compression, IndexCache, ShardIndex, ShardOptions, index_beside};
 use crate::{Error, ErrorKind};
 
@@ -78,7 +77,7 @@ pub(super) fn run(args: &IndexArgs, output: &mut Output) -> anyhow::Result<Outco
     Ok(Outcome::bad_if(bad))
 }
 
-/// The index of each shard, from the cache where it is up to date. One bad shard does not keep the others back.
+/// The index of each shard, as the cache keeps it or built anew. One bad shard does not keep the others back.
 fn build(
     paths: &[PathBuf],
     options: &ShardOptions,
@@ -86,25 +85,8 @@ fn build(
     threads: usize,
 ) -> Vec<crate::Result<ShardIndex>> {
     let progress = Progress::new("indexing shards", paths.len());
-    let next = AtomicUsize::new(0);
-    let built = Mutex::new(Vec::with_capacity(paths.len()));
-    thread::scope(|scope| {
-        for _ in 0..threads.min(paths.len()) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(path) = paths.get(number) else { break };
-                    let index = cache.load_or_build(path, options).map_err(|error| error.in_shard(name_of(path)));
-                    let mut built = built.lock().unwrap_or_else(PoisonError::into_inner);
-                    built.push((number, index));
-                    progress.set(built.len(), paths.len());
-                }
-            });
-        }
-    });
-    let mut built = built.into_inner().unwrap_or_else(PoisonError::into_inner);
-    built.sort_by_key(|(number, _)| *number);
-    built.into_iter().map(|(_, index)| index).collect()
+    let build = |path: &PathBuf| cache.load_or_build(path, options).map_err(|error| error.in_shard(name_of(path)));
+    each(paths, threads, build, &|done, of| progress.set(done, of))
 }
 
 /// Where the DALI index of a shard goes.

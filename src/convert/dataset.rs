@@ -17,7 +17,7 @@ use crate::shard::Draft;
 /// The name of the description.
 pub(super) const DATASET: &str = "dataset.json";
 const CLASSES: &str = "classes.json";
-const LEFT_OUT: &str = "left_out.jsonl";
+pub(super) const LEFT_OUT: &str = "left_out.jsonl";
 
 /// What a conversion writes beside it, where there is something to list.
 pub(super) const LISTS: [&str; 2] = [CLASSES, LEFT_OUT];

@@ -15,14 +15,12 @@ use std::thread;
 
 use twox_hash::XxHash3_128;
 
+use super::extension::{PICTURE_FILES, extension_of, is_picture_file, split_extension};
 use super::files::Files;
 use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::FileIdentity;
-
-/// What torchvision takes for pictures.
-const PICTURES: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
 
 /// Folders within folders that are followed.
 const DEPTH_MAX: usize = 64;
@@ -102,7 +100,7 @@ impl Folder {
         if folder.files.is_empty() {
             let message = format!("no pictures in the folder '{}'", root.display());
             return Err(Error::new(ErrorKind::NotFound, message)
-                .with_hint(format!("names of pictures end with {}", PICTURES.join(", "))));
+                .with_hint(format!("names of pictures end with {}", PICTURE_FILES.join(", "))));
         }
         Ok(folder)
     }
@@ -196,10 +194,6 @@ impl Source for Folder {
 /// [`ErrorKind::Io`] when it cannot be read or is not what it was; [`ErrorKind::Limit`] for one of more than 256 MiB.
 pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<()> {
     let failed = |error| Error::io(format!("cannot read '{}'", path.display()), error);
-    let changed = |how: &str| {
-        Error::new(ErrorKind::Io, format!("'{}' changed while it was converted: {how}", path.display()))
-            .with_hint("let nothing write to the source, then start again")
-    };
     if size > FILE_BYTES_MAX {
         let message = format!("'{}' has more than the {FILE_BYTES_MAX} bytes allowed", path.display());
         return Err(Error::new(ErrorKind::Limit, message));
@@ -210,6 +204,16 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
     if !before.is_file() {
         return Err(Error::new(ErrorKind::Io, format!("'{}' is no regular file", path.display())));
     }
+    read_as(path, &file, &before, size, bytes)
+}
+
+/// Reads a file that is open, as it was when it was looked at.
+fn read_as(path: &Path, file: &File, before: &fs::Metadata, size: u64, bytes: &mut Vec<u8>) -> Result<()> {
+    let failed = |error| Error::io(format!("cannot read '{}'", path.display()), error);
+    let changed = |how: &str| {
+        Error::new(ErrorKind::Io, format!("'{}' changed while it was converted: {how}", path.display()))
+            .with_hint("let nothing write to the source, then start again")
+    };
     if before.len() != size {
         return Err(changed(&format!("it had {size} bytes when it was listed, now {}", before.len())));
     }
@@ -217,7 +221,7 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
     // One byte more than there should be, so that a file that has grown is noticed.
     bytes.reserve_exact(size as usize + 1);
     while bytes.len() as u64 <= size {
-        match rustix::io::read(&file, rustix::buffer::spare_capacity(bytes)) {
+        match rustix::io::read(file, rustix::buffer::spare_capacity(bytes)) {
             Ok(0) => break,
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error.into())),
@@ -227,34 +231,10 @@ pub(super) fn read_file(path: &Path, size: u64, bytes: &mut Vec<u8>) -> Result<(
         return Err(changed(if (bytes.len() as u64) < size { "it shrank" } else { "it grew" }));
     }
     let after = file.metadata().map_err(failed)?;
-    if FileIdentity::of(&before) != FileIdentity::of(&after) {
+    if FileIdentity::of(before) != FileIdentity::of(&after) {
         return Err(changed("it was written to"));
     }
     Ok(())
-}
-
-/// A file name before its last dot and behind it.
-pub(super) fn split_extension(name: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memrchr(b'.', name) {
-        Some(dot) if dot > 0 => (&name[..dot], &name[dot + 1..]),
-        _ => (name, b""),
-    }
-}
-
-/// The field's extension for a picture's file name: in lower case, with one spelling for each format.
-pub(super) fn extension_of(name: &[u8]) -> String {
-    let (_, ext) = split_extension(name);
-    match String::from_utf8_lossy(ext).to_lowercase().as_str() {
-        "jpeg" => "jpg".into(),
-        "tif" => "tiff".into(),
-        other => other.into(),
-    }
-}
-
-/// Whether torchvision would take a file of this name for a picture.
-pub(super) fn is_picture(name: &[u8]) -> bool {
-    let (_, ext) = split_extension(name);
-    PICTURES.iter().any(|picture| ext.eq_ignore_ascii_case(picture.as_bytes()))
 }
 
 /// What was found in one folder: pictures by name and size, other things by number.
@@ -269,7 +249,7 @@ impl Listed {
     fn take(&mut self, entry: &Entry<'_>, path: &Path) {
         if entry.is_hidden() {
             self.hidden += 1;
-        } else if is_picture(entry.name.as_bytes()) {
+        } else if is_picture_file(entry.name.as_bytes()) {
             // One that cannot be looked at is a bad sample when its turn comes.
             let size = fs::metadata(path).map_or(0, |found| found.len());
             self.files.push(entry.name.as_bytes(), size);
@@ -416,4 +396,27 @@ fn list_tree(folder: &Path, above: &mut Vec<(u64, u64)>, tree: &mut Tree) -> Res
     tree.push((folder.to_owned(), listed));
     above.pop();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn a_file_that_is_written_to_while_it_is_read_is_told_by_its_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jpg");
+        fs::write(&path, b"four").unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let before = file.metadata().unwrap();
+        let mut bytes = Vec::new();
+        read_as(&path, &file, &before, 4, &mut bytes).unwrap();
+        assert_eq!(bytes, b"four");
+        // As long as before, and of another time.
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(9)).unwrap();
+        let error = read_as(&path, &file, &before, 4, &mut bytes).unwrap_err();
+        assert!(error.to_string().contains("changed") && error.to_string().contains("written to"), "{error}");
+    }
 }

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 use twox_hash::XxHash3_128;
 
-use super::folder::{extension_of, is_picture, read_file, split_extension};
+use super::extension::{extension_of, is_picture_file, split_extension};
+use super::folder::read_file;
 use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
@@ -153,7 +154,7 @@ impl List {
         for number in 0..self.rows.len() {
             let row = self.row(number)?;
             let path = self.picture(&row, number)?;
-            if !is_picture(path.as_os_str().as_bytes()) {
+            if !is_picture_file(path.as_os_str().as_bytes()) {
                 let message = format!("'{}' is no picture by its name", path.display());
                 return Err(self.wrong(number, message));
             }

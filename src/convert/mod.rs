@@ -4,6 +4,9 @@
 //! function of the source and the options alone, so that threads, parts of a cluster and runs that were killed all make
 //! the same bytes.
 
+mod crew;
+mod extension;
+mod place;
 mod options;
 mod key;
 mod source;
@@ -26,6 +29,7 @@ mod run;
 mod verify;
 mod repair;
 
+pub(crate) use crew::each;
 pub use dataset::{Dataset, DatasetShard, DatasetSplit};
 pub use journal::LeftOut;
 pub use list::ListOptions;

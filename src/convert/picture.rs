@@ -10,8 +10,8 @@ use image::codecs::webp::WebPEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Memory;
+use super::extension::is_picture_field;
 use super::sample::{Field, Fields};
-use super::verify::is_picture;
 use crate::decode::{ColorMode, DecodeOptions, ImageDecoder, ImageFormat, ImageInfo, JpegProcess, Orientation};
 use crate::encode::{
     JpegOptions, PixelKind, Rewrite, Turn, add_profile, carry_exif, encode_jpeg, has_several, metadata_in, pixels_of,
@@ -183,7 +183,7 @@ impl Painter {
         if options.fields.is_empty() {
             refuse_choice(fields)?;
         }
-        for field in fields.iter_mut().filter(|field| is_picture(&field.ext)) {
+        for field in fields.iter_mut().filter(|field| is_picture_field(&field.ext)) {
             if !options.concern(&field.ext) {
                 tally.left_alone += 1;
                 continue;
@@ -426,7 +426,7 @@ fn write_by(
 
 /// Refuses to choose between pictures: of a `jpg` and a `png` either may be a mask.
 fn refuse_choice(fields: &Fields) -> Result<()> {
-    let plain = fields.iter().map(|field| field.ext.as_str()).filter(|ext| !ext.contains('.') && is_picture(ext));
+    let plain = fields.iter().map(|field| field.ext.as_str()).filter(|ext| !ext.contains('.') && is_picture_field(ext));
     let plain: Vec<&str> = plain.collect();
     if plain.len() < 2 {
         return Ok(());

@@ -15,6 +15,8 @@ use serde::Serialize;
 use twox_hash::XxHash3_128;
 
 use super::allowance::Memory;
+use super::dataset::LEFT_OUT;
+use super::extension::is_picture_field;
 use super::journal::LeftOut;
 use super::lane::{Hand, Job, make_shard};
 use super::options::{ConvertOptions, Duplicates, ErrorBudget, Names, ShardLimit};
@@ -23,7 +25,7 @@ use super::plan::Plan;
 use super::sample::Fields;
 use super::source::{Source, SourceKind};
 use super::tars::copy_field;
-use super::verify::{Checked, Expected, check_all, decode_whole, is_picture};
+use super::verify::{Checked, Expected, check_all, decode_whole};
 use crate::decode::{DecodeOptions, ImageDecoder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sample::{FieldSelector, Key, is_appledouble, is_metadata, split_name};
@@ -60,9 +62,6 @@ pub struct Repair {
     /// in `left_out.jsonl` by its place.
     pub lost: Vec<LeftOut>,
 }
-
-/// The list beside repaired shards.
-const LEFT_OUT: &str = "left_out.jsonl";
 
 /// Writes repaired shards of those at `paths` into the folder `out`, under their names.
 ///
@@ -385,7 +384,7 @@ impl Mended {
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = lock().pop();
         let mut decoder = taken.map_or_else(|| ImageDecoder::new(DecodeOptions::default()), Ok)?;
-        let decoded = fields.iter().filter(|field| is_picture(&field.ext)).try_for_each(|field| {
+        let decoded = fields.iter().filter(|field| is_picture_field(&field.ext)).try_for_each(|field| {
             let decoded = decode_whole(&field.bytes, &mut decoder, &self.memory);
             decoded.map(drop).map_err(|error| error.in_field(field.ext.clone()))
         });

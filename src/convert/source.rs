@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::folder::{Folder, is_picture};
+use super::extension::is_picture_file;
+use super::folder::Folder;
 use super::list::{List, ListOptions};
 use super::parquet::{self, ParquetOptions};
 use super::sample::Fields;
@@ -134,7 +135,7 @@ fn refuse_pictures_beside(folder: &Path, files: &[PathBuf]) -> Result<()> {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
     let is_shown_picture = |entry: &fs::DirEntry| {
         let name = entry.file_name();
-        !name.as_bytes().starts_with(b".") && is_picture(name.as_bytes())
+        !name.as_bytes().starts_with(b".") && is_picture_file(name.as_bytes())
     };
     let has_pictures = entries(folder).any(|entry| {
         is_shown_picture(&entry)

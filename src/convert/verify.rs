@@ -11,12 +11,12 @@ mod hashes;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use serde::Serialize;
 
+use super::crew::each;
+use super::extension::is_picture_field;
 use crate::error::{Error, Result};
 use crate::sample::FieldSelector;
 use crate::shard::Compression;
@@ -104,7 +104,7 @@ pub(super) fn check_all(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<Checked> {
     let inflating = Mutex::new(());
-    let check = |path: &Path| {
+    let check = |path: &PathBuf| {
         let is_packed = Compression::of_path(path).is_ok_and(|compression| compression.is_some());
         let _alone = is_packed.then(|| inflating.lock().unwrap_or_else(PoisonError::into_inner));
         check_shard(path, keeps_all)
@@ -201,17 +201,10 @@ impl<'a> Expected<'a> {
 /// name are.
 fn family(ext: &str) -> Cow<'_, str> {
     match ext.rsplit_once('.') {
-        Some((name, format)) if is_picture(format) => Cow::Owned(format!("{name}.jpg")),
-        None if is_picture(ext) => Cow::Borrowed("jpg"),
+        Some((name, format)) if is_picture_field(format) => Cow::Owned(format!("{name}.jpg")),
+        None if is_picture_field(ext) => Cow::Borrowed("jpg"),
         _ => Cow::Borrowed(ext),
     }
-}
-
-/// Whether fields with this extension hold pictures.
-pub(super) fn is_picture(ext: &str) -> bool {
-    const PICTURES: [&str; 12] =
-        ["jpg", "jpeg", "png", "webp", "ppm", "pgm", "pbm", "pnm", "bmp", "tif", "tiff", "gif"];
-    PICTURES.contains(&ext.rsplit('.').next().unwrap_or(ext))
 }
 
 /// Keys that stand in more than one shard.
@@ -245,34 +238,6 @@ fn find_shared_keys(paths: &[PathBuf], checked: &[Checked], findings: &mut Findi
             findings.add(finding.at_key(key).at_offset(offset));
         });
     }
-}
-
-/// What `work` makes of each path, in order, some at a time.
-pub(super) fn each<T: Send>(
-    paths: &[PathBuf],
-    threads: usize,
-    work: impl Fn(&Path) -> T + Sync,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let made = Mutex::new(Vec::with_capacity(paths.len()));
-    thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, paths.len().max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(path) = paths.get(number) else { break };
-                    let result = work(path);
-                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-                    made.push((number, result));
-                    progress(made.len(), paths.len());
-                }
-            });
-        }
-    });
-    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    made.sort_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, result)| result).collect()
 }
 
 /// An error of a shard as a finding.

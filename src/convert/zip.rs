@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_128;
 
-use super::folder::{FILE_BYTES_MAX, extension_of, is_picture, split_extension};
+use super::extension::{extension_of, is_picture_file, split_extension};
+use super::folder::FILE_BYTES_MAX;
+use super::place::Place;
 use super::sample::Fields;
 use super::source::Source;
 use crate::error::{Error, ErrorKind, Result};
@@ -94,7 +96,8 @@ impl Zip {
     }
 
     fn read_list(&mut self, list: List) -> io::Result<()> {
-        let mut reader = BufReader::with_capacity(256 << 10, At { file: &self.file, at: list.offset }.take(list.bytes));
+        let mut reader =
+            BufReader::with_capacity(256 << 10, Place { file: &self.file, at: list.offset }.take(list.bytes));
         let (mut others, mut hidden) = (0, 0);
         let mut text = Vec::new();
         let (mut count, mut left) = (0_u64, list.bytes);
@@ -119,7 +122,7 @@ impl Zip {
                 hidden += 1;
                 continue;
             }
-            if !is_picture(base) {
+            if !is_picture_file(base) {
                 others += 1;
                 continue;
             }
@@ -218,7 +221,7 @@ impl Zip {
             return Err(invalid("its local header has no signature"));
         }
         let start = entry.header + (LOCAL_BYTES as u64) + u64::from(u16_at(&head, 26)) + u64::from(u16_at(&head, 28));
-        let packed = At { file: &self.file, at: start };
+        let packed = Place { file: &self.file, at: start };
         let size = u64::from(entry.size);
         match entry.method {
             Method::Stored => packed.take(size).read_to_end(bytes)?,
@@ -425,20 +428,6 @@ fn entry_of(head: &[u8; ENTRY_BYTES], mut extra: &[u8]) -> io::Result<Entry> {
             _ => Method::Other,
         },
     })
-}
-
-/// Reads on from a place in a file that others read too.
-struct At<'a> {
-    file: &'a File,
-    at: u64,
-}
-
-impl Read for At<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(bytes, self.at)?;
-        self.at += count as u64;
-        Ok(count)
-    }
 }
 
 /// Little-endian numbers at a place that the caller has checked.

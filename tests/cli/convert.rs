@@ -218,6 +218,32 @@ fn no_permission_is_an_error() {
     program.run(&["convert", "photos", "photos/out"]).ends_with(2).tells_error("lies inside the source");
 }
 
+/// Holds the superuser, who may read anything, to permissions, where the system has the means.
+const HELD: &str = "if [ \"$(id -u)\" = 0 ] && command -v setpriv > /dev/null; \
+    then exec setpriv --bounding-set -dac_override,-dac_read_search \"$0\" \"$@\"; fi";
+
+#[test]
+fn files_that_may_not_be_read_are_bad_samples() {
+    use std::os::unix::fs::PermissionsExt;
+    let program = with_photos(4, 100);
+    let locked = program.path("photos/cat/00000.jpg");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    let held = |args: &[&str]| crate::program::Run::of(program.command_after(HELD, args).output().unwrap());
+    if held(&["cat", "photos/cat/00000.jpg", "x"]).stderr.contains("denied") {
+        held(&["convert", "photos", "out"]).ends_with(2).tells_error("00000.jpg");
+        assert!(!program.path("out/train-000000.tar").exists());
+        let run = held(&["convert", "photos", "out", "--resume", "--max-errors", "1"]).ends_with(1);
+        assert!(run.text().contains("samples    3 ") && run.text().contains("left out   1"), "{}", run.text());
+        assert!(fs::read_to_string(program.path("out/left_out.jsonl")).unwrap().contains("00000.jpg"));
+        // Neither may a shard that cannot be read pass for a good one.
+        fs::set_permissions(program.path("out/train-000000.tar"), fs::Permissions::from_mode(0)).unwrap();
+        let run = held(&["verify", "out/train-000000.tar"]).ends_with(2);
+        assert!(run.text().contains("unreadable"), "{}", run.text());
+    } else {
+        fs::read(&locked).expect("only who may read anything is not held");
+    }
+}
+
 #[test]
 fn bad_samples_are_counted_and_listed() {
     let program = with_photos(10, 100);

@@ -3,7 +3,7 @@
 //! It knows no rows; what the bytes of a column mean is the business of `column`.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::column::Column;
+use crate::convert::place::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shard::FileIdentity;
 
@@ -130,10 +131,10 @@ impl Length for Chunks {
 }
 
 impl ChunkReader for Chunks {
-    type T = BufReader<At>;
+    type T = BufReader<Place<Arc<File>>>;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        Ok(BufReader::with_capacity(READ_BYTES, At { file: self.file.clone(), at: start }))
+        Ok(BufReader::with_capacity(READ_BYTES, Place { file: self.file.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
@@ -143,19 +144,5 @@ impl ChunkReader for Chunks {
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, start)?;
         Ok(bytes.into())
-    }
-}
-
-/// Reads on from a place.
-struct At {
-    file: Arc<File>,
-    at: u64,
-}
-
-impl Read for At {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(bytes, self.at)?;
-        self.at += count as u64;
-        Ok(count)
     }
 }

@@ -9,8 +9,9 @@ use std::thread;
 use serde::Serialize;
 
 use super::finding::{Finding, FindingKind, Findings};
-use super::{finding_of, is_picture};
+use super::finding_of;
 use crate::convert::allowance::Memory;
+use crate::convert::extension::is_picture_field;
 use crate::convert::picture::decoded_bytes;
 use crate::decode::{DecodeOptions, ImageDecoder, ImageInfo, JpegProcess, Orientation};
 use crate::error::Result;
@@ -159,7 +160,7 @@ fn take_shard(path: &Path, shard: &Shard, samples: &SampleIndex, threads: usize)
                 break;
             }
             for sample in (start..samples.len().min(start + CHUNK)).map(|number| samples.get(number)) {
-                for field in sample.fields().filter(|field| is_picture(field.ext)) {
+                for field in sample.fields().filter(|field| is_picture_field(field.ext)) {
                     match decode(shard, field.range(), &mut decoder, &memory) {
                         Ok(info) => census.add(&info, field.size),
                         Err(error) => {

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 
 use super::finding::{Finding, FindingKind, Findings};
-use super::{each, finding_of};
+use super::finding_of;
 use crate::convert::Dataset;
+use crate::convert::crew::each;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes that are read at a time.
