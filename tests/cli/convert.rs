@@ -227,7 +227,7 @@ fn files_that_may_not_be_read_are_bad_samples() {
     use std::os::unix::fs::PermissionsExt;
     let program = with_photos(4, 100);
     let locked = program.path("photos/cat/00000.jpg");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     let held = |args: &[&str]| crate::program::Run::of(program.command_after(HELD, args).output().unwrap());
     if held(&["cat", "photos/cat/00000.jpg", "x"]).stderr.contains("denied") {
         held(&["convert", "photos", "out"]).ends_with(2).tells_error("00000.jpg");
@@ -236,7 +236,7 @@ fn files_that_may_not_be_read_are_bad_samples() {
         assert!(run.text().contains("samples    3 ") && run.text().contains("left out   1"), "{}", run.text());
         assert!(fs::read_to_string(program.path("out/left_out.jsonl")).unwrap().contains("00000.jpg"));
         // Neither may a shard that cannot be read pass for a good one.
-        fs::set_permissions(program.path("out/train-000000.tar"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(program.path("out/train-000000.tar"), fs::Permissions::from_mode(0o000)).unwrap();
         let run = held(&["verify", "out/train-000000.tar"]).ends_with(2);
         assert!(run.text().contains("unreadable"), "{}", run.text());
     } else {
