@@ -2,6 +2,7 @@
 //!
 //! It decides nothing: limits and refusals are the decoder's.
 
+#[cfg(feature = "cuda")]
 use super::repair::Repairs;
 use super::{DecodeOptions, ImageDecoder, Orientation, jpeg};
 use crate::{Error, ErrorKind, Result};
