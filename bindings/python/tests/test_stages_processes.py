@@ -394,6 +394,21 @@ def test_one_bad_row_among_many_names_its_shard_too(tmp_path, samples):
         list(loader(str(shard), grey, stages="processes"))
 
 
+def torch_threads(samples):
+    return torch.get_num_threads()
+
+
+@pytest.mark.parametrize("stages", ["threads", "processes"])
+def test_torch_computes_on_one_thread_in_processes_and_on_the_programs_in_threads(pattern, stages):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        found = set(loader(pattern, collate_fn=torch_threads, stages=stages))
+    finally:
+        torch.set_num_threads(before)
+    assert found == {3 if stages == "threads" else 1}
+
+
 def test_one_thread_works_alone_at_first_and_others_begin_within_its_first_batch(pattern, monkeypatch):
     monkeypatch.setattr("brimful.stages.batches.SOLO_S", 0.1)
     begun = []
