@@ -5,8 +5,9 @@
 No suite is part of this project: PATH is a checkout of the package's repository, or a git repository from which one
 revision is taken (`PATH@REVISION`). webdataset's tests run offline and with their imports rewritten, where the package
 itself cannot be imported; torch's run with brimful's class in the place of torch's. `stock.tsv` says which tests the
-package does not pass under these conditions itself, `differences.tsv` which ones brimful does not, each with a reason;
-every other failure makes this program exit with 1.
+package does not pass under these conditions itself, `differences.tsv` which ones brimful does not, each with a reason,
+and `passing.tsv` which ones the package passes. Every other failure, a test that passes there and is skipped or gone
+here, and a row that is no longer true make this program exit with 1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import suites.torch
 import suites.webdataset
-from suites.outcome import Outcome, Verdict, judge, read_table
+from suites.outcome import Outcome, Verdict, judge, read_tables
 
 HERE = Path(__file__).resolve().parent
 
@@ -40,9 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     for name, source in chosen.items():
         with tempfile.TemporaryDirectory(prefix=f"brimful-{name}-suite-") as work:
             outcome = SUITES[name].run(source, Path(work), options.select)
-        rows = {kind: read_table(HERE / f"{kind}.tsv", name) for kind in ("stock", "differences")}
         # A selection leaves tests out, so that rows of the tables may well have no test.
-        verdict = judge(outcome, rows["stock"], rows["differences"], is_whole=options.select is None)
+        verdict = judge(outcome, read_tables(HERE, name), is_whole=options.select is None)
         show(name, outcome, verdict)
         report["suites"][name] = {**outcome.as_json(), **verdict.as_json()}
         verdicts.append(verdict)

@@ -1,4 +1,4 @@
-"""Prints the rows of `stock.tsv`: tests that a package itself does not pass under the conditions of `run_suite.py`."""
+"""Prints the rows of `stock.tsv` and `passing.tsv`: what a package itself does as `run_suite.py` runs its tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from suites import torch, webdataset
-from suites.outcome import FAILED
+from suites.outcome import FAILED, FAILS, PASSED
 
 SUITES = {"webdataset": webdataset, "torch": torch}
 
@@ -19,9 +19,12 @@ def main() -> int:
     name, source = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:
         outcome = SUITES[name].run(source, Path(work), None, package=name)
-    print("suite\ttest\treason")
+    print("suite\ttest\tresult\treason")
     for test in sorted(outcome.those(FAILED)):
-        print(f"{name}\t{test}\t{outcome.reasons.get(test) or 'fails'}")
+        print(f"{name}\t{test}\t{FAILS}\t{outcome.reasons.get(test) or FAILS}")
+    print("suite\ttest")
+    for test in sorted(outcome.those(PASSED)):
+        print(f"{name}\t{test}")
     return 0
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
+# What `stock.tsv` says of a test.
+FAILS, MAY_FAIL = "fails", "may fail"
+
 
 @dataclass
 class Outcome:
@@ -27,6 +30,23 @@ class Outcome:
 
 
 @dataclass
+class Tables:
+    """What is known of a suite's tests.
+
+    Attributes:
+        differences: those that brimful does not pass on purpose, with the reason.
+        stock: those that the package itself does not pass, with the reason.
+        sometimes: those of them that pass or not, as the machine is busy.
+        passing: those that the package itself passed when the tables were made.
+    """
+
+    differences: dict[str, str]
+    stock: dict[str, str]
+    sometimes: set[str] = field(default_factory=set)
+    passing: set[str] = field(default_factory=set)
+
+
+@dataclass
 class Verdict:
     """A suite's results sorted by what was expected of them."""
 
@@ -35,23 +55,26 @@ class Verdict:
     differing: dict[str, str]
     stock: set[str]
     unexpected: dict[str, str]
+    lost: set[str]
     stale: set[str]
 
     @property
     def is_good(self) -> bool:
-        return bool(self.passed) and not self.unexpected and not self.stale
+        return bool(self.passed) and not self.unexpected and not self.lost and not self.stale
 
     def as_json(self) -> dict:
         return {
             "counts": {"passed": len(self.passed), "skipped": len(self.skipped), "stock_fails_too": len(self.stock)},
             "differing": self.differing,
             "unexpected": self.unexpected,
+            "lost": sorted(self.lost),
             "stale": sorted(self.stale),
         }
 
     def __str__(self) -> str:
         lines = [f"fails   {test}: {reason}" for test, reason in sorted(self.unexpected.items())]
         lines += [f"differs {test}: {reason}" for test, reason in sorted(self.differing.items())]
+        lines += [f"lost    {test}: passes on the package, and is skipped or gone here" for test in sorted(self.lost)]
         lines += [f"stale   {test}: passes or is gone; take its row out of the table" for test in sorted(self.stale)]
         lines.append(
             f"{len(self.passed)} passed, {len(self.unexpected)} failed, {len(self.differing)} differ on purpose, "
@@ -60,29 +83,50 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judge(outcome: Outcome, stock: dict[str, str], differences: dict[str, str], is_whole: bool) -> Verdict:
+def judge(outcome: Outcome, tables: Tables, is_whole: bool) -> Verdict:
     """Holds results against the tables; of a whole run every row of them must still be true."""
-    failed = outcome.those(FAILED)
-    stale = set(differences) - failed if is_whole else set(differences) & outcome.those(PASSED)
-    unexpected = failed - set(differences) - set(stock)
+    failed, passed = outcome.those(FAILED), outcome.those(PASSED)
+    differences, stock = set(tables.differences), set(tables.stock)
+    # What depends on how busy the machine is may pass as well.
+    must_fail = differences | (stock - tables.sometimes)
+    stale = must_fail - failed if is_whole else must_fail & passed
+    lost = set()
+    if is_whole:
+        stale |= tables.sometimes - set(outcome.results)
+        lost = tables.passing - passed - failed - differences - stock
     return Verdict(
-        passed=outcome.those(PASSED),
+        passed=passed,
         skipped=outcome.those(SKIPPED),
-        differing={test: differences[test] for test in failed & set(differences)},
-        stock=failed & set(stock) - set(differences),
-        unexpected={test: outcome.reasons.get(test, "") for test in unexpected},
+        differing={test: tables.differences[test] for test in failed & differences},
+        stock=failed & stock - differences,
+        unexpected={test: outcome.reasons.get(test, "") for test in failed - differences - stock},
+        lost=lost,
         stale=stale,
     )
 
 
-def read_table(path: Path, suite: str) -> dict[str, str]:
-    """The rows of a table for one suite: test to reason."""
+def read_tables(folder: Path, suite: str) -> Tables:
+    """What is known of one suite: the rows of `differences.tsv`, `stock.tsv` and `passing.tsv`."""
+    differences = _rows(folder / "differences.tsv", suite, ("reason",))
+    stock = _rows(folder / "stock.tsv", suite, ("result", "reason"))
+    for row in stock:
+        if row["result"] not in (FAILS, MAY_FAIL):
+            raise ValueError(f"{folder / 'stock.tsv'}: the result is {FAILS!r} or {MAY_FAIL!r}: {row}")
+    return Tables(
+        differences={row["test"]: row["reason"] for row in differences},
+        stock={row["test"]: row["reason"] for row in stock},
+        sometimes={row["test"] for row in stock if row["result"] == MAY_FAIL},
+        passing={row["test"] for row in _rows(folder / "passing.tsv", suite, ())},
+    )
+
+
+def _rows(path: Path, suite: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     for row in rows:
-        if not all(row.get(column) for column in ("suite", "test", "reason")):
-            raise ValueError(f"{path}: a row needs suite, test and reason: {row}")
-    return {row["test"]: row["reason"] for row in rows if row["suite"] == suite}
+        if not all(row.get(column) for column in ("suite", "test", *columns)):
+            raise ValueError(f"{path}: a row needs {', '.join(('suite', 'test', *columns))}: {row}")
+    return [row for row in rows if row["suite"] == suite]
 
 
 def read_junit(path: Path) -> Outcome:
