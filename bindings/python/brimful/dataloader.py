@@ -20,6 +20,7 @@ from .driven import Batching, BegunLoader, Driven, Driver, batching_of, has_know
 from .engine import Batches, Controls, Engine
 from .errors import InvalidOptionError, choice
 from .explanation import Explanation, explain_loader
+from .finishing import Finishing
 from .following import Drawn, Following
 from .renewing import Contents, Renewing
 from .samplers import (
@@ -44,7 +45,7 @@ TorchLoader = torch.utils.data.DataLoader
 T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Searching, Following, Renewing, prepare.Preparing, TorchLoader[T_co]):
+class DataLoader(Searching, Following, Renewing, Finishing, prepare.Preparing, TorchLoader[T_co]):
     """torch's DataLoader, native over a `ShardDataset`.
 
     Every argument of torch's is accepted and checked as torch does. The native path serves data sets that brimful
@@ -373,11 +374,6 @@ class DataLoader(Searching, Following, Renewing, prepare.Preparing, TorchLoader[
         in_order = self._engine.options["in_order"]
         return StagedBatches(native, self._stages, torch_column, self._finish_staged, timeout_s, is_other, in_order)
 
-    def _finish_staged(self, batch: Any) -> Any:
-        if self.pin_memory and self._device == "cpu" and devices.can_pin():
-            return torch.utils.data._utils.pin_memory.pin_memory(batch)
-        return batch
-
     def _check_iteration(self) -> None:
         """What torch finds out when an iteration begins."""
         if self.timeout and self.num_workers == 0:
@@ -482,22 +478,6 @@ class DataLoader(Searching, Following, Renewing, prepare.Preparing, TorchLoader[
         """What runs natively, what in Python, and why: printed, a table of stages."""
         return explain_loader(self)
 
-    def _finish(self, batch: _native.Batch) -> Any:
-        columns = [torch_column(column) for column in batch.columns]
-        target_transform = self._source.target_transform
-        if not self._auto_collation:
-            # Samples by themselves, as torch gives them where there is no batching.
-            columns = [_only_row(column) for column in columns]
-            if target_transform is not None:
-                columns[-1] = torch.utils.data.default_convert(target_transform(columns[-1]))
-        elif target_transform is not None:
-            last = columns[-1]
-            values = last.tolist() if torch.is_tensor(last) and last.ndim == 1 else list(last)
-            columns[-1] = torch.utils.data.default_collate([target_transform(value) for value in values])
-        if self.pin_memory and self._device == "cpu" and devices.can_pin():
-            columns = [column.pin_memory() if torch.is_tensor(column) else column for column in columns]
-        return self._source.shaped(columns, list)
-
     def _reasons_for_torch(self, unknown: str | None) -> list[str]:
         """Why the native path cannot serve this loader; empty where it can."""
         reasons = [] if unknown is None else [unknown]
@@ -549,8 +529,3 @@ def _seed(seed: int | None, generator: torch.Generator | None) -> int:
     if seed is not None:
         return seed
     return 0 if generator is None else generator.initial_seed()
-
-
-def _only_row(column: Any) -> Any:
-    row = column[0]
-    return row.item() if torch.is_tensor(row) and row.ndim == 0 else row

@@ -17,7 +17,7 @@ from .epochs import Epochs
 from .pytorch import DataLoader
 from .recognition import Recognition, recognise
 from .regrouped import Regrouped
-from .stages import FilterFunction
+from .stages import stage_name
 
 
 def head(pipeline: Any) -> tuple[Iterator[Any], int] | None:
@@ -188,12 +188,7 @@ def _recognise_loader(loader: Any) -> Recognition:
 
 
 def _names(stages: list[Any]) -> tuple[str, ...]:
-    return tuple(_name(stage) for stage in stages)
-
-
-def _name(stage: Any) -> str:
-    stage = stage.f if isinstance(stage, FilterFunction) else stage
-    return (getattr(stage, "__name__", None) or type(stage).__name__).lstrip("_")
+    return tuple(stage_name(stage) for stage in stages)
 
 
 def _pinned(item: Any) -> Any:

@@ -16,7 +16,7 @@ from . import autodecode, batching, cache, dataset, fields, handlers, images, or
 from .columns import Column, NoNativeForm, column_of, present
 from .gopen import local_path
 from .shardlists import EndlessShards, SimpleShardList
-from .stages import FilterFunction
+from .stages import FilterFunction, stage_name
 
 _GO_ON = (handlers.ignore_and_continue, handlers.warn_and_continue)
 
@@ -136,17 +136,17 @@ class _Reader:
         elif any(handler is known for known in _GO_ON):
             goes_on = True
         else:
-            raise NoNativeForm(f"the handler {_name(handler)} has no native form: reraise_exception and "
+            raise NoNativeForm(f"the handler {stage_name(handler)} has no native form: reraise_exception and "
                                "warn_and_continue have one")  # fmt: skip
         if self.goes_on not in (None, goes_on):
-            raise NoNativeForm(f"{_name(stage)} has another handler than the stages before it")
+            raise NoNativeForm(f"{stage_name(stage)} has another handler than the stages before it")
         self.goes_on = goes_on
         self.plan = replace(self.plan, handler=handler or handlers.reraise_exception)
 
     def _source(self) -> None:
         stage = self._next()
         if type(stage) not in (SimpleShardList, EndlessShards):
-            raise NoNativeForm(f"shards come from {_name(stage)}, which has no native form")
+            raise NoNativeForm(f"shards come from {stage_name(stage)}, which has no native form")
         if utils.enforce_security or os.environ.get("GOPEN_REWRITE"):
             raise NoNativeForm("URLs are rewritten or forbidden by the environment")
         remote = next((url for url in stage.urls if local_path(url) is None or url == "-"), None)
@@ -191,20 +191,20 @@ class _Reader:
             return
         opener = self._next()
         if type(opener) not in (cache.StreamingOpen, cache.FileCache):
-            raise NoNativeForm(f"{_name(opener)} opens or reads the shards, which has no native form")
+            raise NoNativeForm(f"{stage_name(opener)} opens or reads the shards, which has no native form")
         self._handler(opener)
         self._take("")
         for function in (tariterators.tar_file_expander, tariterators.group_by_keys):
             stage = self._function(function)
             if stage is None:
-                raise NoNativeForm(f"{_name(self._next())} stands where {function.__name__} is expected")
+                raise NoNativeForm(f"{stage_name(self._next())} stands where {function.__name__} is expected")
             self._plain_archive(stage)
             self._take("read" if function is tariterators.group_by_keys else "")
 
     def _plain_archive(self, stage: FilterFunction) -> None:
         given = {name for name, value in stage.kw.items() if value is not None} - {"handler"}
         if given or stage.args:
-            raise NoNativeForm(f"{', '.join(sorted(given)) or 'an argument'} of {_name(stage)} has no native form")
+            raise NoNativeForm(f"{', '.join(sorted(given)) or 'an argument'} of {stage_name(stage)} has no native form")
         self._handler(stage)
 
     def _decode(self) -> None:
@@ -252,7 +252,7 @@ class _Reader:
     def _to_tuple(self) -> None:
         stage = self._function(fields._to_tuple)
         if stage is None:
-            what = _name(self._next()) if self._next() is not None else "the end of the pipeline"
+            what = stage_name(self._next()) if self._next() is not None else "the end of the pipeline"
             raise NoNativeForm(f"{what} comes before to_tuple, which says what fields are wanted")
         if stage.kw.get("missing_is_error", True) is not True:
             raise NoNativeForm("to_tuple(missing_is_error=False) has no native form")
@@ -317,17 +317,12 @@ def _image_spec(given: list[Any]) -> str | None:
         return None
     handler = given[0]
     if len(given) > 1 or type(handler) is not images.ImageHandler:
-        raise NoNativeForm(f"the decoder {_name(handler if len(given) == 1 else given[1])} has no native form")
+        raise NoNativeForm(f"the decoder {stage_name(handler if len(given) == 1 else given[1])} has no native form")
     if handler.extensions != set(images.IMAGE_EXTENSIONS):
         raise NoNativeForm("the image handler has extensions of its own")
     if images.imagespecs[handler.imagespec][2] != "rgb":
         raise NoNativeForm(f"decode({handler.imagespec!r}) has no native form: specs with rgb have one, such as 'pil'")
     return handler.imagespec
-
-
-def _name(stage: Any) -> str:
-    stage = stage.f if isinstance(stage, FilterFunction) else stage
-    return (getattr(stage, "__name__", None) or type(stage).__name__).lstrip("_")
 
 
 def _seed(stage: Any) -> Any:

@@ -46,3 +46,9 @@ class RestCurried:
 def pipelinefilter(f: Callable[..., Any]) -> RestCurried:
     """Makes a stage of a function whose first argument is an iterator."""
     return functools.update_wrapper(RestCurried(f), f)
+
+
+def stage_name(stage: Any) -> str:
+    """What a stage is called, for people."""
+    stage = stage.f if isinstance(stage, FilterFunction) else stage
+    return (getattr(stage, "__name__", None) or type(stage).__name__).lstrip("_")
