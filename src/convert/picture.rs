@@ -4,15 +4,19 @@
 //! Nothing is dropped in silence: what a new file could not hold (transparency, more than 8 bits, an orientation) is an error
 //! that names the option which allows it.
 
+mod options;
+mod tally;
+mod loss;
+mod cost;
+
 use image::ImageEncoder;
 use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
-use serde::{Deserialize, Serialize};
 
 use super::allowance::Memory;
 use super::extension::is_picture_field;
 use super::sample::{Field, Fields};
-use crate::decode::{ColorMode, DecodeOptions, ImageDecoder, ImageFormat, ImageInfo, JpegProcess, Orientation};
+use crate::decode::{ColorMode, DecodeOptions, ImageDecoder, ImageFormat, ImageInfo, Orientation};
 use crate::encode::{
     JpegOptions, PixelKind, Rewrite, Turn, add_profile, carry_exif, encode_jpeg, has_several, metadata_in, pixels_of,
     profile_of, rewrite_jpeg, set_upright, strip_metadata,
@@ -20,141 +24,13 @@ use crate::encode::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::transform::{Compose, Interpolation, Resampler, ResizeSize, SampleRng, Size, Transform};
 
-/// What is done to pictures.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PictureOptions {
-    /// Makes pictures whose side is longer smaller, to this many pixels; none is ever made larger.
-    pub resize: Option<u32>,
-    /// Which side that is; the longer one by default.
-    pub resize_by: ResizeBy,
-    /// The quality of JPEG files that are encoded anew, 1 to 100; 90 by default.
-    pub quality: u8,
-    /// The format that pictures of other formats become; by default each keeps its own.
-    pub format: PictureFormat,
-    /// A restart marker before every so many rows of MCUs in baseline JPEG files, without loss; none by default.
-    pub restart_rows: Option<u16>,
-    /// Takes EXIF, comments, colour profiles and what stands behind the picture out.
-    pub strip_metadata: bool,
-    /// Turns pictures upright as their EXIF says: JPEG files without loss where their sides are whole MCUs.
-    pub apply_orientation: bool,
-    /// Extensions of the fields that all this is done to, in lower case. None, the default, means the one picture whose
-    /// extension is its format alone: `jpg`, but not `seg.png`, which may be a mask.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<String>,
-}
+pub(super) use cost::decoded_bytes;
+pub use options::{PictureFormat, PictureOptions, ResizeBy};
+pub use tally::PictureTally;
 
-/// Which side of a picture is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResizeBy {
-    /// The longer one: both sides are at most as long as asked for.
-    #[default]
-    Longer,
-    /// The shorter one, as for training crops.
-    Shorter,
-}
-
-/// A format that pictures become.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PictureFormat {
-    /// Each keeps its own; JPEG, PNG and WebP can be encoded anew, WebP without loss only.
-    #[default]
-    Keep,
-    /// JPEG.
-    Jpg,
-    /// WebP without loss.
-    WebP,
-}
-
-/// What was done to pictures, in numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PictureTally {
-    /// Pictures that are other bytes than in the source.
-    pub changed: u64,
-    /// Of these, those whose pixels were encoded anew.
-    pub encoded: u64,
-    /// Pictures that were turned upright without loss.
-    pub turned_lossless: u64,
-    /// JPEG files that got restart markers.
-    pub marked: u64,
-    /// JPEG files that could not get any, such as progressive ones: they stay as they are.
-    pub unmarked: u64,
-    /// Pictures encoded anew whose new file lacks metadata of the old one, though they were not to be taken out: comments,
-    /// EXIF data in another format than JPEG, a profile of other colours.
-    #[serde(default)]
-    pub bared: u64,
-    /// Pictures in other fields than those that are changed.
-    #[serde(default)]
-    pub left_alone: u64,
-    /// Bytes of all pictures in the source.
-    pub bytes_before: u64,
-    /// Bytes of all pictures in the shards.
-    pub bytes_after: u64,
-}
-
-impl Default for PictureOptions {
-    fn default() -> Self {
-        Self {
-            resize: None,
-            resize_by: ResizeBy::default(),
-            quality: 90,
-            format: PictureFormat::default(),
-            restart_rows: None,
-            strip_metadata: false,
-            apply_orientation: false,
-            fields: Vec::new(),
-        }
-    }
-}
-
-impl PictureOptions {
-    pub(super) fn check(&self) -> Result<()> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidOption, message));
-        match *self {
-            Self { resize: Some(0), .. } => invalid("a picture cannot be resized to 0 pixels".into()),
-            Self { restart_rows: Some(0), .. } => {
-                invalid("restart markers stand before every 1 row of MCUs or more, not 0".into())
-            }
-            Self { quality, .. } if !(1..=100).contains(&quality) => {
-                invalid(format!("quality {quality} is not in 1 to 100"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl PictureOptions {
-    /// Whether anything is to be done.
-    #[must_use]
-    pub fn change_pictures(&self) -> bool {
-        *self != Self { fields: self.fields.clone(), ..Self::default() }
-    }
-
-    /// Whether it is to be done to this field.
-    fn concern(&self, ext: &str) -> bool {
-        match self.fields.as_slice() {
-            [] => !ext.contains('.'),
-            fields => fields.iter().any(|field| field == ext),
-        }
-    }
-}
-
-impl PictureTally {
-    pub(super) fn add(&mut self, other: &Self) {
-        let Self { changed, encoded, turned_lossless, marked, unmarked, bared, left_alone, bytes_before, bytes_after } =
-            other;
-        self.changed += changed;
-        self.encoded += encoded;
-        self.turned_lossless += turned_lossless;
-        self.marked += marked;
-        self.unmarked += unmarked;
-        self.bared += bared;
-        self.left_alone += left_alone;
-        self.bytes_before += bytes_before;
-        self.bytes_after += bytes_after;
-    }
-}
+use cost::work_bytes;
+use loss::{loses, refuse_choice, refuse_losses};
+use options::smaller;
 
 /// Does to pictures what is asked for; keeps its memory from one to the next.
 #[derive(Default)]
@@ -374,35 +250,6 @@ fn decoder_of(decoders: &mut [Option<ImageDecoder>; 4], mode: ColorMode, exif: b
     })
 }
 
-/// About how much memory it takes to decode a picture, beside its file: what the decoder keeps, and the pixels.
-pub(super) fn decoded_bytes(info: &ImageInfo) -> u64 {
-    let decoder = match &info.jpeg {
-        Some(jpeg) if jpeg.process == JpegProcess::Progressive => COEFFICIENTS,
-        Some(_) => 0,
-        None => u64::from(info.components) * u64::from(info.bits.div_ceil(8)),
-    };
-    u64::from(info.width) * u64::from(info.height) * (decoder + PIXEL)
-}
-
-/// The same for changing it: copies of the pixels that are turned or packed, or the coefficients of a file that is rewritten
-/// without loss.
-fn work_bytes(info: &ImageInfo, options: &PictureOptions) -> u64 {
-    let size = (info.width, info.height);
-    let pixels = u64::from(info.width) * u64::from(info.height);
-    let is_turned = options.apply_orientation && info.orientation != Orientation::Upright;
-    // Which side is which does not matter here.
-    let is_smaller = options.resize.is_some_and(|max| smaller(size, max, options.resize_by).is_some());
-    let is_encoded = is_smaller || options.format != PictureFormat::Keep;
-    let copies = u64::from(is_turned) + u64::from(!is_smaller);
-    let encoded = if is_encoded || is_turned { decoded_bytes(info) + copies * PIXEL * pixels } else { 0 };
-    let is_rewritten = options.restart_rows.is_some() && !is_smaller || is_turned;
-    encoded.max(if is_rewritten { COEFFICIENTS * pixels } else { 0 })
-}
-
-/// Bytes of a pixel, and of its coefficients.
-const PIXEL: u64 = 3;
-const COEFFICIENTS: u64 = 6;
-
 /// Writes pixels by an encoder of the image crate.
 fn write_by(
     mut encoder: impl ImageEncoder,
@@ -422,52 +269,6 @@ fn write_by(
         PixelKind::Grey => image::ExtendedColorType::L8,
     };
     encoder.write_image(data, width, height, color).map_err(failed)
-}
-
-/// Refuses to choose between pictures: of a `jpg` and a `png` either may be a mask.
-fn refuse_choice(fields: &Fields) -> Result<()> {
-    let plain = fields.iter().map(|field| field.ext.as_str()).filter(|ext| !ext.contains('.') && is_picture_field(ext));
-    let plain: Vec<&str> = plain.collect();
-    if plain.len() < 2 {
-        return Ok(());
-    }
-    let message = format!("the sample has several pictures: {}", plain.join(", "));
-    Err(Error::new(ErrorKind::Unsupported, message)
-        .with_hint(format!("--fields names those that are changed, such as --fields {}", plain[0])))
-}
-
-/// Refuses to encode what the new file would lack without a word.
-fn refuse_losses(info: &ImageInfo, keeps_orientation: bool, options: &PictureOptions) -> Result<()> {
-    let is_asked = options.format == PictureFormat::Jpg;
-    if info.format != ImageFormat::Jpeg && matches!(info.components, 2 | 4) && !is_asked {
-        return Err(loses("an alpha channel, which would be lost", "--format jpg drops it"));
-    }
-    if info.bits > 8 && !is_asked {
-        return Err(loses("more than 8 bits a channel, which would be lost", "--format jpg drops them"));
-    }
-    if info.orientation != Orientation::Upright && !keeps_orientation {
-        return Err(loses("an EXIF orientation, which would be lost", "--apply-orientation turns such pictures"));
-    }
-    Ok(())
-}
-
-fn loses(what: &str, hint: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("the picture has {what}")).with_hint(hint)
-}
-
-/// The size that a picture of `size` is to get; `None` where it is small enough.
-fn smaller((width, height): (u32, u32), max: u32, by: ResizeBy) -> Option<(u32, u32)> {
-    let side = match by {
-        ResizeBy::Longer => width.max(height),
-        ResizeBy::Shorter => width.min(height),
-    };
-    if side <= max {
-        return None;
-    }
-    let scaled = |length: u32| {
-        ((u64::from(length) * u64::from(max) * 2 + u64::from(side)) / (2 * u64::from(side))).max(1) as u32
-    };
-    Some((scaled(width), scaled(height)))
 }
 
 /// How a stored picture of this orientation is turned upright.
@@ -497,16 +298,6 @@ fn renamed(ext: &str, format: ImageFormat) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pictures_are_made_smaller_and_never_larger() {
-        let check = |size, max, by, expected| assert_eq!(smaller(size, max, by), expected, "{size:?} {max} {by:?}");
-        check((500, 375), 256, ResizeBy::Longer, Some((256, 192)));
-        check((375, 500), 256, ResizeBy::Shorter, Some((256, 341)));
-        check((256, 100), 256, ResizeBy::Longer, None);
-        check((10_000, 2), 256, ResizeBy::Longer, Some((256, 1)));
-        check((300, 256), 256, ResizeBy::Shorter, None);
-    }
 
     #[test]
     fn the_last_part_of_an_extension_names_the_format() {

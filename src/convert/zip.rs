@@ -4,12 +4,16 @@
 //! Only the list at the end of an archive is believed; of encrypted files, other methods and archives in several pieces it says
 //! so and reads nothing.
 
+mod list;
+
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_128;
+
+use list::{COUNT_WRAPS, ENTRY_BYTES, Entry, LOCAL_BYTES, List, Method, entry_of, invalid, u16_at};
 
 use super::extension::{extension_of, is_picture_file, split_extension};
 use super::folder::FILE_BYTES_MAX;
@@ -30,37 +34,6 @@ pub(super) struct Zip {
     entries: Vec<Entry>,
     notes: Vec<String>,
 }
-
-/// One file of the archive, in 24 bytes. How many it has when packed is not kept: packed data say themselves where they end.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    /// Where its local header begins.
-    header: u64,
-    /// Its bytes when unpacked; [`u32::MAX`] stands for this and all above, which is not read.
-    size: u32,
-    crc: u32,
-    /// Where its name begins in `names`, without the folder that all have in common, and how long it is.
-    name: u32,
-    name_bytes: u16,
-    method: Method,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Method {
-    Stored,
-    Deflated,
-    /// Encrypted, or a method that is not read.
-    Other,
-}
-
-/// Bytes of the record that ends an archive, and of the comment that may follow it.
-const END_BYTES: usize = 22;
-const COMMENT_BYTES_MAX: usize = u16::MAX as usize;
-/// One more than the largest number of files that this record can tell.
-const COUNT_WRAPS: u64 = 1 << 16;
-/// Bytes of an entry in the list, and of a local header, before names.
-const ENTRY_BYTES: usize = 46;
-const LOCAL_BYTES: usize = 30;
 
 impl Zip {
     /// Lists the pictures of the archive at `path`.
@@ -314,70 +287,6 @@ impl Source for Zip {
     }
 }
 
-/// Where the list of an archive's files is.
-struct List {
-    offset: u64,
-    bytes: u64,
-    count: u64,
-    /// Whether the count is whole; otherwise it is the number of files modulo 65,536, as some writers leave it.
-    is_long: bool,
-}
-
-impl List {
-    /// Finds the record at the end of the archive.
-    fn find(file: &File) -> io::Result<Self> {
-        let length = file.metadata()?.len();
-        let tail_bytes = length.min((END_BYTES + COMMENT_BYTES_MAX) as u64);
-        let mut tail = vec![0; tail_bytes as usize];
-        file.read_exact_at(&mut tail, length - tail_bytes)?;
-        let at = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06")
-            .find(|&at| {
-                tail.len() >= at + END_BYTES && usize::from(u16_at(&tail, at + 20)) <= tail.len() - at - END_BYTES
-            })
-            .ok_or_else(|| invalid("it has no list of files at its end"))?;
-        let end = &tail[at..at + END_BYTES];
-        let short = Self {
-            count: u16_at(end, 10).into(),
-            bytes: u32_at(end, 12).into(),
-            offset: u32_at(end, 16).into(),
-            is_long: false,
-        };
-        let is_long = short.count == u64::from(u16::MAX) || short.bytes.max(short.offset) == u64::from(u32::MAX);
-        let list = match is_long.then(|| Self::find_long(file, length - tail_bytes + at as u64)) {
-            Some(Ok(Some(long))) => long,
-            Some(Err(error)) => return Err(error),
-            _ if u16_at(end, 4) != u16_at(end, 6) => return Err(invalid("it comes in several pieces")),
-            _ => short,
-        };
-        let fits = list.offset.checked_add(list.bytes).is_some_and(|end| end <= length);
-        if !fits || list.count > list.bytes / ENTRY_BYTES as u64 {
-            return Err(invalid("its list of files does not fit into it"));
-        }
-        Ok(list)
-    }
-
-    /// The record of an archive beyond 4 GiB or 65,535 files, which the locator before the ordinary record points to.
-    fn find_long(file: &File, end: u64) -> io::Result<Option<Self>> {
-        let mut locator = [0; 20];
-        let Some(at) = end.checked_sub(20) else { return Ok(None) };
-        file.read_exact_at(&mut locator, at)?;
-        if locator[..4] != *b"PK\x06\x07" {
-            return Ok(None);
-        }
-        let mut record = [0; 56];
-        file.read_exact_at(&mut record, u64_at(&locator, 8))?;
-        if record[..4] != *b"PK\x06\x06" {
-            return Err(invalid("the record of a large archive is not where it should be"));
-        }
-        Ok(Some(Self {
-            count: u64_at(&record, 32),
-            bytes: u64_at(&record, 40),
-            offset: u64_at(&record, 48),
-            is_long: true,
-        }))
-    }
-}
-
 /// The name of an entry.
 fn name_in<'a>(names: &'a [u8], entry: &Entry) -> &'a [u8] {
     &names[entry.name as usize..][..usize::from(entry.name_bytes)]
@@ -393,56 +302,4 @@ fn class_of(name: &[u8]) -> Option<&[u8]> {
         rest = &rest[end + 1..];
     }
     None
-}
-
-/// An entry of the list; what does not fit its fields of 32 bits stands in the extra field 1.
-fn entry_of(head: &[u8; ENTRY_BYTES], mut extra: &[u8]) -> io::Result<Entry> {
-    let (flags, method) = (u16_at(head, 8), u16_at(head, 10));
-    let (mut size, mut packed, mut header) =
-        (u32_at(head, 24).into(), u32_at(head, 20).into(), u32_at(head, 42).into());
-    while extra.len() >= 4 {
-        let (kind, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
-        let Some(mut body) = extra.get(4..4 + length) else { break };
-        extra = &extra[4 + length..];
-        if kind != 1 {
-            continue;
-        }
-        for field in [&mut size, &mut packed, &mut header] {
-            if *field == u64::from(u32::MAX) {
-                let (value, rest) =
-                    body.split_first_chunk().ok_or_else(|| invalid("a large file without its sizes"))?;
-                *field = u64::from_le_bytes(*value);
-                body = rest;
-            }
-        }
-    }
-    Ok(Entry {
-        header,
-        size: u32::try_from(size).unwrap_or(u32::MAX),
-        crc: u32_at(head, 16),
-        name: 0,
-        name_bytes: u16_at(head, 28),
-        method: match (flags & 1, method) {
-            (0, 0) => Method::Stored,
-            (0, 8) => Method::Deflated,
-            _ => Method::Other,
-        },
-    })
-}
-
-/// Little-endian numbers at a place that the caller has checked.
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
-}
-
-fn invalid(message: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, message)
 }
