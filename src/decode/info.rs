@@ -176,22 +176,23 @@ pub fn image_info(bytes: &[u8]) -> Result<ImageInfo> {
     ImageDecoder::new(DecodeOptions::default())?.info(bytes)
 }
 
-/// The header of a JPEG that seems to be whole, read up to its first scan: for threads that choose among many files.
-///
-/// # Errors
-///
-/// As [`image_info`], but for limits, and for damage behind the header.
 #[cfg(feature = "cuda")]
-pub(crate) fn jpeg_header(bytes: &[u8]) -> Result<ImageInfo> {
-    jpeg::peek(bytes, &mut Repairs::default()).map(|header| header.info(bytes))
-}
+impl ImageInfo {
+    /// The header of a JPEG that seems to be whole, read up to its first scan: for threads that choose among many files.
+    ///
+    /// # Errors
+    ///
+    /// As [`image_info`], but for limits, and for damage behind the header.
+    pub(crate) fn of_jpeg_header(bytes: &[u8]) -> Result<Self> {
+        jpeg::peek(bytes, &mut Repairs::default()).map(|header| header.info(bytes))
+    }
 
-/// The same of all of the file: what [`jpeg_header`] told is true if this tells it too.
-///
-/// # Errors
-///
-/// As [`image_info`], but for limits.
-#[cfg(feature = "cuda")]
-pub(crate) fn jpeg_whole(bytes: &[u8]) -> Result<ImageInfo> {
-    jpeg::walk(bytes, &mut Repairs::default()).map(|header| header.info(bytes))
+    /// The same of all of the file: what [`of_jpeg_header`](Self::of_jpeg_header) told is true if this tells it too.
+    ///
+    /// # Errors
+    ///
+    /// As [`image_info`], but for limits.
+    pub(crate) fn of_whole_jpeg(bytes: &[u8]) -> Result<Self> {
+        jpeg::walk(bytes, &mut Repairs::default()).map(|header| header.info(bytes))
+    }
 }

@@ -33,8 +33,6 @@ pub use baseline::{Fallbacks, Refusal};
 pub use decoder::ImageDecoder;
 pub use exif::Orientation;
 pub use info::{ImageFormat, ImageInfo, JpegInfo, JpegProcess, image_info};
-#[cfg(feature = "cuda")]
-pub(crate) use info::{jpeg_header, jpeg_whole};
 pub use jobs::{Decoder, Jobs, Ticket};
 pub use options::{Backend, ColorMode, DecodeOptions, Truncated};
 pub use pixels::{Pixels, Planes, Region};

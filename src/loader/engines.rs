@@ -16,7 +16,7 @@ use super::route::{Lane, RouteMode};
 use super::settle::{Job, Settler};
 use super::sub_batches::{Filler, Outlet, sub_batches};
 use crate::batch::RowValue;
-use crate::decode::{ImageInfo, jpeg_header};
+use crate::decode::ImageInfo;
 use crate::device::DeviceRow;
 use crate::device::kernels::Kernels;
 use crate::device::nvjpeg::{EncodedImage, EngineOptions, EngineReport, EngineRules, EngineStats, JpegEngine, Outcome};
@@ -179,7 +179,7 @@ impl EngineLane {
     }
 
     fn prepare(&self, job: &Job, bytes: &[u8], pixels_max: u64) -> Option<(ImageInfo, Geometry)> {
-        let info = jpeg_header(bytes).ok()?;
+        let info = ImageInfo::of_jpeg_header(bytes).ok()?;
         // A file that the threads would refuse is theirs to refuse.
         if u64::from(info.width) * u64::from(info.height) > pixels_max {
             return None;

@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::rows::{EngineRow, EngineRows};
 use super::rules::{EngineRules, IMAGE_ALIGN, image_bytes, pitch_of};
 use crate::batch::{HostAllocator, HostMemory};
-use crate::decode::{ImageInfo, jpeg_whole};
+use crate::decode::ImageInfo;
 use crate::device::kernels::{CropResizeBatch, CropResizeTask, Picture};
 use crate::device::pinned::PinnedAllocator;
 use crate::device::stream::{DeviceMemory, Gpu, failed};
@@ -389,7 +389,7 @@ impl Flight {
 /// Whether a file is undamaged as far as its markers tell, and what its header said: damage that shows here does not fail
 /// a whole sub-batch.
 fn check_whole(file: &[u8], header: &ImageInfo) -> Result<(), Refusal> {
-    match jpeg_whole(file) {
+    match ImageInfo::of_whole_jpeg(file) {
         Ok(found) if found == *header => Ok(()),
         Ok(_) => Err(Refusal::Changed),
         Err(_) => Err(Refusal::Damaged),
