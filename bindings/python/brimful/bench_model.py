@@ -109,9 +109,7 @@ class Trainee:
         wall_s = time.perf_counter() - begin
         cpu = cpu_s() - cpu_before
         result = {"images": images, "images_per_s": round(images / wall_s, 2), "seconds": round(wall_s, 3)}
-        # The first step finds a stream without work, which waits for whatever comes, however soon it comes.
-        steady = handed_over[1:] or handed_over
-        result |= _waits([_seconds(before, after) for before, after in steady], wall_s)
+        result |= _waits([_seconds(before, after) for before, after in handed_over], wall_s)
         result["host_wait_share"] = round(host_wait_s / wall_s, 4)
         result |= cpu_figures(cpu, images, wall_s)
         result |= usage.end() if usage is not None else {}
@@ -191,11 +189,13 @@ def _seconds(before: Any, after: Any) -> float:
 
 
 def _waits(waits_s: list[float], wall_s: float) -> dict[str, Any]:
-    waiting = [wait for wait in waits_s if wait > WAIT_S]
+    # The first step finds a stream without work, which waits for whatever comes, however soon it comes.
+    steady = waits_s[1:] or waits_s
+    waiting = [wait for wait in steady if wait > WAIT_S]
     return {
         "steps": len(waits_s),
         "steps_waiting": len(waiting),
-        "steps_waiting_share": round(len(waiting) / len(waits_s), 4),
+        "steps_waiting_share": round(len(waiting) / len(steady), 4),
         "wait_share": round(sum(waiting) / wall_s, 4),
         "hand_over_us_median": round(1e6 * statistics.median(waits_s), 1),
         "hand_over_us_max": round(1e6 * max(waits_s), 1),
