@@ -347,14 +347,11 @@ impl Server {
     /// Reads a sample's small fields and keeps them until its image comes back; `None` where they are bad.
     fn hold(&mut self, routed: Routed) -> Option<EncodedImage> {
         let Routed { job, bytes, info, geometry } = routed;
-        let values = match &job.sample {
-            Ok(sample) => self.settler.values_of(sample),
-            Err(_) => {
-                self.to_threads(job);
-                return None;
-            }
+        let Ok(sample) = &job.sample else {
+            self.to_threads(job);
+            return None;
         };
-        match values {
+        match self.settler.values_of(sample) {
             Ok(values) => {
                 let ticket = self.next_ticket;
                 self.next_ticket += 1;

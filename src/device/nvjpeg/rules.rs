@@ -63,12 +63,6 @@ impl EngineRules {
             || staging + self.file_bytes_max() > self.staging_bytes
     }
 
-    /// Images of a full sub-batch.
-    #[must_use]
-    pub fn images_max(&self) -> usize {
-        self.images_max
-    }
-
     fn check_sizes(&self, info: &ImageInfo, file_bytes: usize) -> Result<(), Refusal> {
         let max = self.image_bytes_max();
         let bytes = image_bytes(info).unwrap_or(usize::MAX);
